@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tableferry.resources.connecting.names import system_of
-from tableferry.resources.contract.quarantine import SUFFIX
+from tableferry.resources.contract.target_names import SUFFIX
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 

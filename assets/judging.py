@@ -19,7 +19,7 @@ from tableferry.assets.log.records import DataVersion, RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
-from tableferry.resources.contract.quarantine import SUFFIX
+from tableferry.resources.contract.target_names import SUFFIX
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted, listed, one_line
 

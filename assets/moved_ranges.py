@@ -13,7 +13,7 @@ from tableferry.resources.contract.table_sql import within_any
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.registry import system
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @dataclass(frozen=True)

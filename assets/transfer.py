@@ -10,12 +10,12 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key, group_of, rejected_key
 from tableferry.assets.code_references import code_reference
+from tableferry.assets.declaring.dagster_rules import move_op_name
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.log.queries import require_queries
-from tableferry.assets.log.run_tags import ADOPT
+from tableferry.assets.log.runs import ADOPT
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import TransferPlan, extend_ranges, plan_transfer
@@ -26,9 +26,9 @@ from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.runs import backfill_policy
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.checked import (
     Checked,
+    CheckRequest,
     Findings,
     explain_unproven,
     not_committed,

@@ -29,13 +29,13 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
 from tableferry.resources.contract.table_sql import predicate
+from tableferry.resources.digest.definition import shown
 from tableferry.resources.digest.fields import key_field
 from tableferry.resources.digest.measure import DIGEST as DIGEST_SUM
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys import text as texts
-from tableferry.resources.keys.bounds import to_bound
+from tableferry.resources.keys.cover import to_bound
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted

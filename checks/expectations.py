@@ -20,18 +20,16 @@ import pyarrow as pa
 
 from tableferry.checks import suites
 from tableferry.checks.levels import ALL_LEVEL_CHECKS
-from tableferry.checks.limits import with_final
 from tableferry.checks.table_side import TableSide
-from tableferry.checks.verdict import MOST_SHOWN, Verdict
-from tableferry.resources.connecting.bounds import only_reading
-from tableferry.resources.connecting.waiting import limit
+from tableferry.checks.verdict import MOST_SHOWN, Verdict, with_final
+from tableferry.resources.connecting.waiting import limit, only_reading
 from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import shortened
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Uuid
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
-from tableferry.checks.limits import FILTERED, FINAL, with_limits
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, Digests
-from tableferry.checks.verdict import Verdict
+from tableferry.checks.verdict import FILTERED, FINAL, Verdict, with_limits
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import Figures, Way
 from tableferry.resources.digest.fields import fields

@@ -15,11 +15,11 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFo
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import alias_prefix, filtered, read_from
+from tableferry.resources.digest.definition import shown
 from tableferry.resources.digest.fields import all_fields, identity_fields, own_field
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.types.steps import OverflowPolicy, Step, Unreplaced
 

@@ -10,14 +10,19 @@ from tableferry.checks.refused_values import any_of, count_refused, own_field_of
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.quarantine import IDENTITY, Quarantine, RejectedValue
 from tableferry.resources.contract.table_sql import alias_prefix, filtered, qualified, read_from
-from tableferry.resources.contract.target_names import of_ranges, quarantine_of
+from tableferry.resources.contract.target_names import (
+    IDENTITY,
+    Quarantine,
+    RejectedValue,
+    of_ranges,
+    quarantine_of,
+)
+from tableferry.resources.digest.definition import shown
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyRange
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tableferry.checks import rowhash
 from tableferry.checks.verdict import SHARD, Difference, DifferenceKind, Differences, Sink
-from tableferry.resources.digest.values import shown
+from tableferry.resources.digest.definition import shown
 
 EXAMPLE_LETTERS = 16 << 20
 """Maximum letters of all examples together, which may be documents of megabytes each."""

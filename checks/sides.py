@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import Self
 
 from tableferry.checks.levels import BY_CHECK
-from tableferry.checks.limits import final, limits
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import BATCH_ROWS, RowLayout, RowStream
 from tableferry.checks.table_side import SIDES, Digests, TableSide
-from tableferry.checks.verdict import Differences, Sink, Verdict
+from tableferry.checks.verdict import Differences, Sink, Verdict, final, limits
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
-from tableferry.resources.connecting.bounds import only_reading
-from tableferry.resources.connecting.waiting import limit
+from tableferry.resources.connecting.waiting import limit, only_reading
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
@@ -36,7 +35,7 @@ from tableferry.resources.digest.stretches import stretches
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SIDES: tuple[Side, Side] = ("source", "target")
 
@@ -206,7 +205,7 @@ class Digests:
     identity: Mapping[Side, str]
     """The digest of the primary key, or of the key column if there is none."""
     shown: Mapping[Side, Mapping[str, str]]
-    """By column, what `resources.digest.values.shown` makes readable."""
+    """By column, what `resources.digest.definition.shown` makes readable."""
 
     @classmethod
     def of(cls, plan: CopyPlan, source: Endpoint, target: Endpoint) -> Digests:

@@ -8,21 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from tableferry.checks.limits import with_final, with_limits, with_rejected
 from tableferry.checks.rejected import rejected_rows
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
-from tableferry.checks.verdict import Verdict
+from tableferry.checks.verdict import Verdict, with_final, with_limits, with_rejected
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract import table_sql
+from tableferry.resources.contract.catalog import inspection_of
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
-from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.digest.measure import ROWS, Grouped
 from tableferry.resources.errors import describe
 from tableferry.resources.keys.cover import gaps, partition
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.words import counted
 
 TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"

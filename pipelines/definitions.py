@@ -10,12 +10,12 @@ from time import monotonic
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB, check_schedule_name, schedule_name
 from tableferry.assets.declaring.freshness import GRACE, longest_pause
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, schedule_name
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.log.ledger import latest_materialization
-from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import TRANSFER
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth
@@ -29,16 +29,15 @@ from tableferry.assets.transfer import (
     target_asset,
     transfer_assets,
 )
-from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.assets.verifying.checked import CheckRequest
 from tableferry.pipelines.certifying import evidence
 from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
-from tableferry.resources.connecting.bounds import TooSlow, bounded
+from tableferry.resources.connecting.waiting import TooSlow, bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
-from tableferry.sensors.first_ranges import first_ranges_sensor
 from tableferry.sensors.invalid_files import invalid_definitions
-from tableferry.sensors.new_ranges import new_ranges_sensor
+from tableferry.sensors.new_ranges import first_ranges_sensor, new_ranges_sensor
 from tableferry.sensors.reaper import reaper
 from tableferry.sensors.rounds import LIMIT_SECONDS
 from tableferry.sensors.sending import require_valid_variables

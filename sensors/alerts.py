@@ -15,7 +15,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.history import error_of, failed_checks
-from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import TRANSFER
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted

@@ -5,8 +5,8 @@ from time import time
 
 import dagster as dg
 
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.judging import ProofState, judge_ranges
 from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ranges import read_status

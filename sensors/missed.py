@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import check_schedule_name, schedule_name
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.log.history import first_line
 from tableferry.resources.words import counted, duration
 from tableferry.sensors.sending import Alert, tell

@@ -14,11 +14,11 @@ from time import monotonic, thread_time
 
 import dagster as dg
 
+from tableferry.assets.declaring.dagster_rules import about
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import about
 from tableferry.assets.judging import judge_ranges
 from tableferry.assets.log.ranges import read_status
-from tableferry.resources.connecting.bounds import bounded
+from tableferry.resources.connecting.waiting import bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 from tableferry.sensors.sending import Alert, send

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 from tableferry.resources import errors, extras
-from tableferry.resources.connecting import names, secret_files
+from tableferry.resources.connecting import names, passwords
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -76,7 +76,7 @@ class Alert:
 
 def is_configured() -> bool:
     """Whether the environment names a service, directly or by a file."""
-    return bool(os.environ.get(ALERTS) or os.environ.get(ALERTS + secret_files.SUFFIX))
+    return bool(os.environ.get(ALERTS) or os.environ.get(ALERTS + passwords.SUFFIX))
 
 
 def require_valid_variables(*, sends: bool) -> None:
@@ -90,7 +90,7 @@ def require_valid_variables(*, sends: bool) -> None:
     """
     for name in sorted(os.environ):
         if name.startswith("TABLEFERRY_ALERT_") and os.environ[name]:
-            instead = GONE.get(name.removesuffix(secret_files.SUFFIX), "a URL of Apprise")
+            instead = GONE.get(name.removesuffix(passwords.SUFFIX), "a URL of Apprise")
             raise errors.InputError(
                 f"{name} is no longer read, so that nobody would be alerted: unset it, and write "
                 f"into {ALERTS} {instead}"
@@ -141,7 +141,7 @@ def tell(context: dg.SensorEvaluationContext, alert: Alert) -> tuple[str, bool]:
 
 def _services() -> list[tuple[str, Any]]:
     """Return the URL of each service, and what sends to it."""
-    urls = (secret_files.from_environment(ALERTS) or "").split()
+    urls = (passwords.from_environment(ALERTS) or "").split()
     if not urls:
         return []
     extras.require("alerts", ALERTS)

@@ -113,7 +113,7 @@ REASONS_NAMED = {
     "assets/planning/rows/actions.py": "the action that each reason asks for",
     "assets/planning/rows/decision.py": "a range alone",
     "assets/planning/rows/decisions.py": "the ranges of a hop",
-    "assets/planning/rows/increments.py": "a full check that is due",
+    "assets/planning/rows/deltas.py": "a full check that is due",
     "assets/running/actions.py": "why a range moves that an action has found to differ",
     "assets/running/range_attempt.py": "who has written the rows",
 }
@@ -199,14 +199,13 @@ def folders_with(pattern: str) -> set[str]:
 
 QUERIED = {
     "assets/log/attention.py": "which transfers a sensor should look at",
-    "assets/log/check_records.py": "verdicts by their ids",
     "assets/log/grouping.py": "the commit that was stored last",
     "assets/log/history.py": "the runs of a transfer",
     "assets/log/ledger.py": "tags and newest events of one target",
     "assets/log/ranges.py": "the newest events of ranges",
     "assets/log/retention.py": "forgets the verdicts of runs that are deleted",
     "assets/log/runs.py": "the newest runs of targets",
-    "assets/log/verdicts.py": "which verdicts stand",
+    "assets/log/check_records.py": "which verdicts stand",
     "assets/log/written_columns.py": "which table a run created",
 }
 """The modules that query Dagster's tables of events, each for something of its own."""
@@ -219,7 +218,10 @@ def test_few_modules_query_the_tables_of_events() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "home"),
-    [(r"row_number\(\) OVER \(PARTITION BY .*check_name", "verdicts"), (r"max\(e\.id\)", "ranges")],
+    [
+        (r"row_number\(\) OVER \(PARTITION BY .*check_name", "check_records"),
+        (r"max\(e\.id\)", "ranges"),
+    ],
 )
 def test_one_module_says_what_stands(rule: str, home: str) -> None:
     """A sensor's survey only leaves out transfers in which nothing can have failed."""

@@ -84,7 +84,7 @@ def test_compose_uses_the_names_that_the_product_reads() -> None:
     from tableferry.pipelines import settings
     from tableferry.resources.artifacts import FOLDER
     from tableferry.resources.connecting.names import url_variable
-    from tableferry.resources.connecting.secret_files import SUFFIX
+    from tableferry.resources.connecting.passwords import SUFFIX
     from tableferry.resources.registry import systems
     from tableferry.sensors.sending import ALERTS, DAGSTER_URL, GONE
 

@@ -22,7 +22,7 @@ from kubernetes.client import ApiClient
 from tableferry.assets.running.processes import POD
 from tableferry.pipelines import settings
 from tableferry.resources.connecting.names import login_variables, url_variable
-from tableferry.resources.connecting.secret_files import SUFFIX
+from tableferry.resources.connecting.passwords import SUFFIX
 from tableferry.sensors.sending import ALERTS, DAGSTER_URL, GONE
 from tests.integration.support import homes
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.bounds import to_bound, to_number
+from tableferry.resources.keys.cover import to_bound, to_number
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.keys.text import problem as text_problem
 

@@ -21,8 +21,8 @@ from tableferry.assets.declaring import dagster_rules, rules, sections
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
 from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
 from tableferry.assets.declaring.movers import MoverName
-from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES
+from tableferry.assets.declaring.yaml_lines import InvalidParts, as_value_error
 from tableferry.checks.suites import ExpectationSpec
 from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.limits import Value

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from tableferry.assets.declaring.problems import not_fillable
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
-from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.assets.declaring.yaml_lines import Location, not_fillable
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import CHECK_NAMES, GONE
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS

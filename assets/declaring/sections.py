@@ -22,7 +22,7 @@ from pydantic import (
 
 from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
-from tableferry.assets.declaring.problems import InvalidParts, as_value_error, not_fillable
+from tableferry.assets.declaring.yaml_lines import InvalidParts, as_value_error, not_fillable
 from tableferry.checks.levels import GONE, Level
 from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type

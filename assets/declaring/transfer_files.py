@@ -16,12 +16,19 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tableferry.assets.declaring import many_tables
+from tableferry.assets.declaring.dagster_rules import check_schedule_name, schedule_name
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
-from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
-from tableferry.assets.declaring.problems import PLAIN_WORDS, QUOTE_COMMAS, InvalidParts
 from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER, SIMILAR
-from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
+from tableferry.assets.declaring.yaml_lines import (
+    PLAIN_WORDS,
+    QUOTE_COMMAS,
+    InvalidParts,
+    Location,
+    Problem,
+    Unreadable,
+    YamlFile,
+)
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import MOST_NAMES, counted, those_there

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from tableferry.assets.declaring.names import CODE_LOCATION
+from tableferry.assets.declaring.dagster_rules import CODE_LOCATION
 from tableferry.assets.log.dagster_internals import (
     SINGLETON_REPOSITORY_NAME,
     InMemoryJob,

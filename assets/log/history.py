@@ -10,9 +10,9 @@ from typing import Any, Literal
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key, stored_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log import run_tags, runs
+from tableferry.assets.log import runs
 from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -91,7 +91,7 @@ def runs_of(log: Log, transfer: Transfer) -> list[str]:
     tagged = select_runs(
         log,
         "SELECT t.run_id FROM run_tags t WHERE t.key = :tag AND t.value = :name",
-        tag=run_tags.TRANSFER,
+        tag=runs.TRANSFER,
         name=transfer.transfer,
     )
     ids = {run_id for (run_id,) in tagged}
@@ -158,7 +158,7 @@ def coverage(
         run.asset_selection or (targets if every else frozenset()),
         checked,
         targets,
-        some_ranges=bool(run_tags.checked_ranges(run.tags)),
+        some_ranges=bool(runs.checked_ranges(run.tags)),
     )
 
 
@@ -174,10 +174,10 @@ def _past_run(
     if covered is None:
         return None
     kind, answered = covered
-    bounds = [run.tags.get(tag, "") for tag in (run_tags.RANGE_START, run_tags.RANGE_END)]
-    ranges = run.tags.get(run_tags.PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
+    bounds = [run.tags.get(tag, "") for tag in (runs.RANGE_START, runs.RANGE_END)]
+    ranges = run.tags.get(runs.PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
     if kind == "check":
-        ranges = ", ".join(run_tags.checked_ranges(run.tags) or ())
+        ranges = ", ".join(runs.checked_ranges(run.tags) or ())
     return PastRun(
         run_id=run.run_id,
         kind=kind,

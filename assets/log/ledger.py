@@ -16,7 +16,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tableferry.assets.log.check_records import read_checks, read_evaluations
+from tableferry.assets.log.check_records import (
+    StandingVerdicts,
+    read_checks,
+    read_evaluations,
+    standing_verdicts,
+)
 from tableferry.assets.log.declared import has_other_source
 from tableferry.assets.log.queries import (
     PAGE,
@@ -42,7 +47,6 @@ from tableferry.assets.log.records import (
     digest,
 )
 from tableferry.assets.log.states import State
-from tableferry.assets.log.verdicts import StandingVerdicts, standing_verdicts
 from tableferry.checks.levels import CHECK_NAMES
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 

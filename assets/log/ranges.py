@@ -13,11 +13,10 @@ from itertools import chain
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.check_records import CheckRecord, read_checks
+from tableferry.assets.log.check_records import CheckRecord, read_checks, standing_verdicts
 from tableferry.assets.log.queries import Asset, Log, key_of, parameters, select_events, select_in
 from tableferry.assets.log.records import GONE, RangeRecord
 from tableferry.assets.log.states import State
-from tableferry.assets.log.verdicts import standing_verdicts
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.keys.cover import lacking, names_in_key_order, strangers

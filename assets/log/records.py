@@ -202,7 +202,7 @@ class RangeRecord:
     row_versions: str | None = None
     """Hash of the row versions that have this fingerprint, with `fingerprint: auto`."""
     segments: str = ""
-    """Hashes of the source rows by segment of the range, see `resources.digest.segments`."""
+    """Hashes of the source rows by segment of the range, see `resources.digest.stretches`."""
     unchanged_by: str | None = None
     """What a range that was not moved was found unchanged by: row versions, or content."""
     source_server: str | None = None

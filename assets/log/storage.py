@@ -32,7 +32,7 @@ from tableferry.assets.log.dagster_internals import (
     SqlPollingEventWatcher,
 )
 from tableferry.assets.log.grouping import GroupedEvents
-from tableferry.assets.log.sqlite_home import INDEX
+from tableferry.assets.log.queries import INDEX
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.extras import require
 

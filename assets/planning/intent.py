@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.run_tags import FORCE, RECREATE, REPAIR
+from tableferry.assets.log.runs import FORCE, RECREATE, REPAIR
 from tableferry.checks.levels import Level
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.target_options import WriteMode

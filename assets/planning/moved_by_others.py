@@ -14,7 +14,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import Mark
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def present_rows(

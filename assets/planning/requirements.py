@@ -8,8 +8,8 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.servers import Servers
 from tableferry.checks.table_side import require_condition
 from tableferry.resources import errors
+from tableferry.resources.contract.catalog import inspection_of
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.types.kinds import Integer

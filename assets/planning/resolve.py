@@ -27,7 +27,7 @@ from tableferry.resources.contract.target_options import TargetOptions, WriteMod
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 if TYPE_CHECKING:
     import dagster as dg

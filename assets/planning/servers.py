@@ -10,11 +10,10 @@ from tableferry.assets.declaring.namesakes import Namesake
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.connecting.names import url_variable
-from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint, version_of
 from tableferry.resources.contract.fields import Side
-from tableferry.resources.contract.limits import Value
+from tableferry.resources.contract.limits import Sharing, Value
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.source import source_of

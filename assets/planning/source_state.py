@@ -13,7 +13,7 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from tableferry.resources import errors
-from tableferry.resources.connecting.pace import going_on
+from tableferry.resources.connecting.guard import going_on
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.digest.fingerprinting import with_content

@@ -15,13 +15,13 @@ from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.changes.change_plan import plan_changes
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
-from tableferry.assets.planning.ranges import boundaries, cutting, growing, shared_cuts
+from tableferry.assets.planning.ranges import boundaries, cutting, growing
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics, key_statistics
 from tableferry.assets.planning.ranges.known import (
     former_ranges,
     known_ranges,
     without_gaps,
 )
-from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.deltas import uses_segments
@@ -241,7 +241,7 @@ def plan_transfer(
         growth = cutting.RangeGrowth(known_ranges(transfer, hops, log), (), ())
     else:
         growth = _growth(transfer, hops, servers, log, published)
-    shared_cuts.require_agreement(transfer, hops, growth, published)
+    cutting.require_agreement(transfer, hops, growth, published)
     ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
     own = frozenset(ranges)
     markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
@@ -338,11 +338,11 @@ def _growth(
             raise
         former = former_ranges(transfer, error.kind, log)
     whole = without_gaps(transfer, known, hops, log)
-    cuts, cut_by = shared_cuts.in_use(transfer, hops, whole, published)
+    cuts, cut_by = cutting.in_use(transfer, hops, whole, published)
     with errors.concerning(f"{transfer.transfer}: {transfer.source}"):
         growth = _grown(transfer, hops, servers, cuts)
     if [*cuts] != [*known]:
-        growth = shared_cuts.relative_to(known, cuts, growth, cut_by)
+        growth = cutting.relative_to(known, cuts, growth, cut_by)
     again = tuple(range_ for range_ in whole if range_ not in known)
     return replace(growth, retire=(*former, *growth.retire), again=again)
 

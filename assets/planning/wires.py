@@ -14,14 +14,18 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.formats import UNREAD, WIRES, format_of, formats_between
-from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.loader import (
+    UNREAD,
+    WIRES,
+    format_of,
+    formats_between,
+    loader_of,
+)
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest import fingerprinting, native
 from tableferry.resources.digest.probe import DigestRefused
 from tableferry.resources.errors import InputError, StatementFailed
-from tableferry.resources.wires.exports import wrong_values
-from tableferry.resources.wires.loads import wrong_loads
+from tableferry.resources.wires.exports import wrong_loads, wrong_values
 
 WORTH_TRYING = 400_000
 """Rows of a table from which on `text` costs less in all: the first range, of 250,000 rows by
@@ -49,11 +53,11 @@ def chosen_wire(
     """Return the wire format that a hop will use.
 
     That is the declared one, or the first that both ends have, in the order of
-    `resources.contract.formats`. A format counts only if edge values came out right in a probe of
+    `resources.contract.loader`. A format counts only if edge values came out right in a probe of
     the source (`resources.wires.exports`). Loads into the target are probed only when rows are
     about to move: that creates tables there, which planning must not do.
 
-    `moving`: probe loads into the target too (see `Loader.trial` and `resources.wires.loads`).
+    `moving`: probe loads into the target too (see `Loader.trial` and `resources.wires.exports`).
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`

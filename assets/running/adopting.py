@@ -14,7 +14,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
+from tableferry.assets.planning.changes.change import fitting_declaration, misfits
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
@@ -25,7 +25,7 @@ from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.fitting import changes_of_run, prepare
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
-from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.assets.verifying.checked import CheckRequest
 from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.whole_table import stray_rows
 from tableferry.resources.errors import InputError

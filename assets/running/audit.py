@@ -15,7 +15,7 @@ from tableferry.assets.verifying.as_committed import (
     may_be_as_committed,
     with_digest,
 )
-from tableferry.assets.verifying.extra_rows import allowing_extra_rows
+from tableferry.assets.verifying.whole_tables import allowing_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.reconcile import reconcile, row_count_of

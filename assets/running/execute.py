@@ -16,7 +16,7 @@ from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed_records, latest_record, records
-from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
+from tableferry.assets.log.runs import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned

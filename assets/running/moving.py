@@ -21,19 +21,19 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.rows import RowSet
 from tableferry.assets.running.stream_digest import stream_digest_of, with_digest_of
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
+from tableferry.checks.verdict import with_rejected
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
-from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.loader import format_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import ReceiptMismatch
-from tableferry.resources.wires.counted import CountedBytes
+from tableferry.resources.wires.text_rows import CountedBytes
 
 logger = logging.getLogger(__name__)
 

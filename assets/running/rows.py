@@ -10,12 +10,16 @@ from typing import ClassVar
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
-from tableferry.assets.planning.rows.deltas import most_rows
-from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
+from tableferry.assets.planning.rows.deltas import (
+    from_watermark,
+    keys_and_watermarks,
+    most_rows,
+    now,
+)
 from tableferry.assets.running.audit import CheckFailed, require_green, require_proven_source
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.verifying.as_committed import digest_of, digest_text, with_digest
-from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.assets.verifying.whole_tables import with_extra_rows
 from tableferry.checks.delta import FoundDelta, StillDiffers, delta_of
 from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile, row_count_of

@@ -8,10 +8,10 @@ from math import ceil
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
-from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
+from tableferry.assets.log.runs import LAUNCH, RANGE_END, RANGE_START, TRANSFER
+from tableferry.assets.planning.ranges.known import MOST_RUNS, segments, split_by_rows
 
 BACKFILL = "dagster/backfill"
 """Dagster's tag of the runs of a backfill."""

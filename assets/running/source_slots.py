@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tableferry.resources.contract.budget import Sharing, Slots, Unshared
+from tableferry.resources.contract.limits import Sharing, Slots, Unshared
 
 if TYPE_CHECKING:
     import dagster as dg

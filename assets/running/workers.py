@@ -16,7 +16,7 @@ from tableferry.assets.running.audit import CheckFailed
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures
-from tableferry.resources.connecting import pace, retry
+from tableferry.resources.connecting import guard, retry
 from tableferry.resources.connecting.retry import is_transient, retrying
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
@@ -63,7 +63,7 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
             return [outcome for future in futures for outcome in future.result()]
         except BaseException:
             work.stop.set()
-            pace.stop_waiting()
+            guard.stop_waiting()
             for future in futures:
                 future.cancel()
             raise

@@ -14,12 +14,11 @@ from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.columns.hop_columns import watermark_column
 from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
-from tableferry.assets.planning.rows.increments import keys_and_watermarks
+from tableferry.assets.planning.rows.deltas import keys_and_watermarks
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, present_ranges
-from tableferry.assets.verifying import as_committed, extra_rows
-from tableferry.assets.verifying.check_request import CheckRequest
-from tableferry.assets.verifying.checked import Checked
+from tableferry.assets.verifying import as_committed, whole_tables
+from tableferry.assets.verifying.checked import Checked, CheckRequest
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import Recheck, RepeatedLooks, look_together
@@ -182,7 +181,7 @@ class _HopCheck:
             found = reconcile_all(both_sides, level)
             verdicts = {}
             for name, both in compared.items():
-                (verdicts[name],) = extra_rows.allowing_extra_rows(self.hop, both, [found[name]])
+                (verdicts[name],) = whole_tables.allowing_extra_rows(self.hop, both, [found[name]])
             failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
             sides = self._changed_sides(both_sides.only(*failed), verdicts, level)
             newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
@@ -194,7 +193,7 @@ class _HopCheck:
                     verdicts[name] = as_committed.source_is_newer(verdicts[name])
                     continue
                 try:
-                    keeps = extra_rows.allows_extra_rows(self.hop, compared[name])
+                    keeps = whole_tables.allows_extra_rows(self.hop, compared[name])
                     ask = partial(self._asked, compared[name], level)
                     verdict = looks[name].judge(verdicts[name], ask, keeps_rows=keeps)
                 except Exception as error:
@@ -215,7 +214,7 @@ class _HopCheck:
             yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
 
     def _asked(self, both: Comparison, level: Level) -> Verdict:
-        (verdict,) = extra_rows.allowing_extra_rows(self.hop, both, [reconcile(both, level)])
+        (verdict,) = whole_tables.allowing_extra_rows(self.hop, both, [reconcile(both, level)])
         return verdict
 
     def _changed_sides(

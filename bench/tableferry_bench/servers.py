@@ -16,7 +16,7 @@ import psutil
 
 from tableferry.pipelines.command.plugins import temporary_stack
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import passwords
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.errors import ConnectionFailed, TableferryError
@@ -155,9 +155,9 @@ def servers(work: Path | None = None) -> Iterator[Servers]:
 
 def _environment() -> dict[str, str]:
     """This process's, with the URLs that files hold (`TABLEFERRY_..._URL_FILE`) in their places."""
-    files = {variable + secret_files.SUFFIX for variable in VARIABLES.values()}
+    files = {variable + passwords.SUFFIX for variable in VARIABLES.values()}
     found = {name: value for name, value in os.environ.items() if name not in files}
-    urls = {variable: secret_files.from_environment(variable) for variable in VARIABLES.values()}
+    urls = {variable: passwords.from_environment(variable) for variable in VARIABLES.values()}
     return found | {variable: url for variable, url in urls.items() if url}
 
 

@@ -17,7 +17,7 @@ from tableferry.resources.digest.tolerance import Tolerance
 from tableferry.resources.errors import ColumnsRefused, InputError
 from tableferry.resources.keys.range import ROW, KeyKind
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.types.kinds import Kind
+from tableferry.resources.types.type_map import Column
 
 ONLY = "only"
 """What is said of a table or column that the other side does not have."""

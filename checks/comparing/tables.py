@@ -15,14 +15,13 @@ import pyarrow.compute as pc
 from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
-from tableferry.checks.limits import limits
 from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.row_tally import EXAMPLE_LETTERS, letters
 from tableferry.checks.rowhash import KEY, RowLayout, chunks_that_differ
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, TableSide, require_condition
-from tableferry.checks.verdict import Difference, Differences, Sink, Verdict
+from tableferry.checks.verdict import Difference, Differences, Sink, Verdict, limits
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract import table_sql
 from tableferry.resources.contract.endpoint import Endpoint
@@ -31,7 +30,7 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.expressions import sorts_like_number
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import DIGEST, ROWS
-from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
+from tableferry.resources.keys.cover import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import KeyKind, KeyRange
 
 LISTED, MOST_KEYS = 1_000, 8_192

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from tableferry.pipelines.command.plugins import load_demo_data
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import passwords
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.sqlserver.resource import SqlServerResource
 
@@ -99,7 +99,7 @@ def _login(url: str) -> tuple[str, str, str]:
 
 
 def _setting(name: str) -> str:
-    value = secret_files.from_environment(name)
+    value = passwords.from_environment(name)
     if not value:
         raise InputError(f"{name} is not set")
     return value

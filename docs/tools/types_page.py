@@ -9,8 +9,8 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.errors import InputError, TypeRefused
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion, Refusal
+from tableferry.resources.types.type_map import Column
 
 POSTGRES = [
     "smallint",

@@ -17,10 +17,10 @@ from tableferry.resources.contract.endpoint import release_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ColumnsRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Kind, signed
 from tableferry.resources.types.samples import REFUSED, samples
+from tableferry.resources.types.type_map import Column
 
 TYPES = "certify_types"
 """The table of all types: a column for each, and a row for each constant of the most."""

@@ -17,7 +17,7 @@ from tableferry.pipelines.certifying.cut import Cutting
 from tableferry.pipelines.certifying.edges import TYPES
 from tableferry.pipelines.certifying.ground import DAMAGE, Ground
 from tableferry.pipelines.certifying.site import Site
-from tableferry.resources.contract.inspection import Use, inspection_of
+from tableferry.resources.contract.catalog import Use, inspection_of
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.words import counted

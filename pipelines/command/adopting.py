@@ -89,7 +89,7 @@ def adopt_ranges(
     from tableferry.assets.planning.transfer_plan import TransferPlan
     from tableferry.assets.running.adopting import adopting, compare, stray_notes
     from tableferry.assets.running.caller import Caller
-    from tableferry.assets.verifying.check_request import CheckRequest
+    from tableferry.assets.verifying.checked import CheckRequest
     from tableferry.pipelines.command.one.finding import match_ranges
     from tableferry.pipelines.command.one.launching import execute_checks, failures
     from tableferry.pipelines.command.show.views import AdoptionView

@@ -18,7 +18,7 @@ import click
 import psutil
 import yaml
 
-from tableferry.assets.declaring.names import CODE_LOCATION
+from tableferry.assets.declaring.dagster_rules import CODE_LOCATION
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.command.session import use_local_stack, warn_of_invalid

@@ -24,23 +24,21 @@ from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.reporting.collect import PACKAGES
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.connecting.health import disk_of
+from tableferry.resources.connecting.waiting import bounded
+from tableferry.resources.contract.catalog import Finding, State, Use, inspection_of
 from tableferry.resources.contract.copy_plan import WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.formats import WIRES, formats_between
 from tableferry.resources.contract.hazards import Effect
-from tableferry.resources.contract.inspection import Finding, State, Use, inspection_of
-from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.loader import WIRES, formats_between, loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.digest import native
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
-from tableferry.resources.wires.exports import wrong_values
-from tableferry.resources.wires.loads import wrong_loads
+from tableferry.resources.types.type_map import Column
+from tableferry.resources.wires.exports import wrong_loads, wrong_values
 
 UNREACHABLE = (
     "is the server up, does the URL have the right host, port, database and login, does a firewall "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from tableferry.assets.declaring.names import about
+from tableferry.assets.declaring.dagster_rules import about
 from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.command import shell
 from tableferry.resources.errors import InputError, TableferryError
@@ -41,7 +41,7 @@ def plan(
 
     Example: ferry plan orders --values
     """
-    from tableferry.pipelines.command.many import attempts
+    from tableferry.pipelines.command.many import fleet
     from tableferry.pipelines.command.one import runner, validation
     from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
@@ -51,7 +51,7 @@ def plan(
     names = select_transfers(session, chosen, moving=True)
     if values:
         alone = len(names) == 1 and bool(chosen.names)
-        at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME
+        at_a_time = 0 if alone else jobs or fleet.PLANNED_AT_A_TIME
         _show_values(session, chosen, names, at_a_time, as_json=as_json)
     changes = validation.catalog_changes(session, names)
     differences = [line for change in changes for line in change.lines()]
@@ -72,7 +72,7 @@ def plan(
                 click.echo(line)
             _warn_without_log()
         shell.end(view.errors)
-    plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
+    plans = fleet.plan_each(session, names, jobs or fleet.PLANNED_AT_A_TIME, force=force)
     errors = [*fleet_views.attempt_errors(plans), *invalid_files(session, "planned", chosen)]
     if as_json:
         shell.print_json({**fleet_views.attempts_document(plans, errors), **in_catalog})
@@ -88,7 +88,7 @@ def _show_values(
     session: Session, chosen: shell.Chosen, names: Sequence[str], jobs: int, *, as_json: bool
 ) -> NoReturn:
     """List the values that runs of some transfers would refuse, and exit; 0 jobs: of one alone."""
-    from tableferry.pipelines.command.many import attempts
+    from tableferry.pipelines.command.many import fleet
     from tableferry.pipelines.command.one.values import ValuesView, examine_values
     from tableferry.pipelines.command.session import invalid_files
     from tableferry.pipelines.command.show import fleet_views
@@ -104,7 +104,7 @@ def _show_values(
         for line in () if as_json else view.lines():
             click.echo(line)
         shell.end(view.errors)
-    views = attempts.in_threads(names, jobs, examine, lambda view: view.errors)
+    views = fleet.in_threads(names, jobs, examine, lambda view: view.errors)
     errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "examined", chosen)]
     if as_json:
         shell.print_json(fleet_views.attempts_document(views, errors))
@@ -134,7 +134,7 @@ def status(chosen: shell.Chosen, wide: bool, as_json: bool) -> None:
 
     session = open_session(*chosen.names, records=False, queries=False)
     if len(set(chosen.names)) == 1 and not (chosen.all or chosen.tags):
-        from tableferry.pipelines.command.one.status import status as read_status
+        from tableferry.pipelines.command.one.runner import status as read_status
 
         view = read_status(session, chosen.names[0])
         if as_json:
@@ -194,7 +194,7 @@ def check(
 
     Example: ferry check orders --level full_hash --range 4711
     """
-    from tableferry.pipelines.command.many import attempts
+    from tableferry.pipelines.command.many import fleet
     from tableferry.pipelines.command.many.side_by_side import usable_cores
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
@@ -219,7 +219,7 @@ def check(
             click.echo(view.closing)
         shell.end(view.errors)
     at_a_time = min(jobs or usable_cores(), len(names))
-    views = attempts.check_each(session, names, at_a_time, options)
+    views = fleet.check_each(session, names, at_a_time, options)
     errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "checked", chosen)]
     if as_json:
         shell.print_json(fleet_views.attempts_document(views, errors))

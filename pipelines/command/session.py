@@ -15,8 +15,7 @@ import click
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
-from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.queries import Log
+from tableferry.assets.log.queries import Log, quiet
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log, settings
@@ -67,7 +66,7 @@ class Session:
             return log is not None
 
     def _files(self) -> AbstractContextManager[Log | None]:
-        return (sqlite_home.quiet(self.home) if self.home else None) or nullcontext()
+        return (quiet(self.home) if self.home else None) or nullcontext()
 
     def servers_of(self, transfer: Transfer) -> Servers:
         """Return the servers with the settings of a transfer."""

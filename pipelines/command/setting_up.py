@@ -15,9 +15,9 @@ from tableferry.resources.errors import InputError
 if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.pipelines.command.one.values import ValuesView
-    from tableferry.pipelines.command.show.range_views import Attempt
+    from tableferry.pipelines.command.show.views import Attempt
     from tableferry.pipelines.onboarding.init import Wish
-    from tableferry.pipelines.onboarding.names import Arrangement
+    from tableferry.pipelines.onboarding.proposal import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
@@ -94,7 +94,7 @@ def init(
 def _examined(names: Sequence[str], output: Path, servers: Servers) -> list[Attempt[ValuesView]]:
     """Find the values that runs of new transfers would refuse."""
     from tableferry.assets.declaring.transfer_files import load_transfers
-    from tableferry.pipelines.command.many.attempts import PLANNED_AT_A_TIME, in_threads
+    from tableferry.pipelines.command.many.fleet import PLANNED_AT_A_TIME, in_threads
     from tableferry.pipelines.command.one.values import examine_values
 
     transfers = load_transfers(output).transfers
@@ -111,7 +111,7 @@ def _arrangement(wish: Wish, *, chain: bool, each: bool, asks: bool) -> Arrangem
     Raises:
         InputError: both ways are given.
     """
-    from tableferry.pipelines.onboarding.names import arrangements
+    from tableferry.pipelines.onboarding.proposal import arrangements
 
     if chain and each:
         raise InputError("--chain and --each are two ways; give one of them")

@@ -26,11 +26,12 @@ from tableferry.assets.transfer import (
     transfer_assets,
 )
 from tableferry.pipelines.certifying.evidence import of_dagster
-from tableferry.pipelines.component.connections import endpoints, lazily
-from tableferry.pipelines.component.declared import (
+from tableferry.pipelines.component.connections import (
     TransferItem,
     TransferSchema,
     declared_transfers,
+    endpoints,
+    lazily,
     listed_transfers,
 )
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.init import Wish, init
-from tableferry.pipelines.onboarding.names import Arrangement, identifier
+from tableferry.pipelines.onboarding.proposal import Arrangement, identifier
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable
 from tableferry.resources.errors import TableferryError

@@ -12,16 +12,16 @@ from typing import Any
 from tableferry.assets.declaring import many_tables, schema, transfer_files, yaml_lines
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding import source_tables
-from tableferry.pipelines.onboarding.names import (
+from tableferry.pipelines.onboarding.planning import ColumnDecision
+from tableferry.pipelines.onboarding.proposal import (
     Arrangement,
+    Proposal,
     arrangements,
     free_name,
     identifier,
     suffix_of,
     template_of,
 )
-from tableferry.pipelines.onboarding.planning import ColumnDecision
-from tableferry.pipelines.onboarding.proposal import Proposal
 from tableferry.pipelines.onboarding.text import (
     DEFAULTS_TEXT,
     SCHEMA_FILE,

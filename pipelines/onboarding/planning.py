@@ -19,8 +19,8 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TableferryError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Decimal, Kind
+from tableferry.resources.types.type_map import Column
 
 
 class Catalogs:

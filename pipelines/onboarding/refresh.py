@@ -10,8 +10,7 @@ from typing import Any
 from tableferry.assets.declaring import many_tables, transfer_files, yaml_lines
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding import source_tables
-from tableferry.pipelines.onboarding.names import free_name
-from tableferry.pipelines.onboarding.proposal import Proposal
+from tableferry.pipelines.onboarding.proposal import Proposal, free_name
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef

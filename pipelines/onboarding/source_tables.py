@@ -10,9 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from tableferry.assets.declaring.many_tables import by_pattern, matching
 from tableferry.assets.planning.servers import Servers
-from tableferry.pipelines.onboarding.names import OURS, require_distinct
 from tableferry.pipelines.onboarding.planning import Catalogs
-from tableferry.pipelines.onboarding.proposal import NO_SELECT, Proposal, propose
+from tableferry.pipelines.onboarding.proposal import (
+    NO_SELECT,
+    OURS,
+    Proposal,
+    propose,
+    require_distinct,
+)
 from tableferry.resources.connecting.names import system_of, url_variable
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.source import source_of

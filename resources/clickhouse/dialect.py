@@ -11,8 +11,8 @@ from types import MappingProxyType
 from tableferry.resources.clickhouse.types import MOST_DIGITS, declared_type, read
 from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal
+from tableferry.resources.types.type_map import Column
 
 BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
 """Bits of a decimal, by its maximum number of digits."""

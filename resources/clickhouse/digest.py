@@ -10,7 +10,7 @@ from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID
 from tableferry.resources.digest.fields import declared
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA256"}
 

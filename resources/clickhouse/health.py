@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tableferry.resources.clickhouse.cluster import require_place
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import layouts_of
-from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import ACCESS_DENIED, policies_of, user_of
 from tableferry.resources.clickhouse.server import ClickHouseServer, databases
 from tableferry.resources.connecting import health
-from tableferry.resources.connecting.tls import examine
-from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.connecting.health import examine
+from tableferry.resources.contract.catalog import Finding, Use
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError, StatementFailed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tableferry.resources.clickhouse import digest
+from tableferry.resources.contract.digest_writer import OverflowSql
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.overflow_sql import OverflowSql
 from tableferry.resources.types import steps
 from tableferry.resources.types.kinds import Kind
 

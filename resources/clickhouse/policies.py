@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import among, columns_of
+from tableferry.resources.contract.catalog import Withheld
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import StatementFailed

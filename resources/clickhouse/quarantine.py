@@ -12,9 +12,14 @@ from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.clickhouse.replaced import let_go
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_names import of_ranges, quarantine_of
+from tableferry.resources.contract.target_names import (
+    COLUMNS,
+    RANGE,
+    ROW_NUMBER,
+    of_ranges,
+    quarantine_of,
+)
 from tableferry.resources.tables import TableRef
 
 SETTINGS = {"insert_deduplicate": 0, "async_insert": 0}

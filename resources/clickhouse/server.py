@@ -16,10 +16,9 @@ from pydantic import Field, PrivateAttr
 
 from tableferry.resources import errors, extras
 from tableferry.resources.clickhouse.bodies import AnswerBody, RequestBody
-from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
+from tableferry.resources.clickhouse.cluster import Cluster, OneNode, cluster_of, several
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
-from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import (
     BOUND,
     INSERT,
@@ -35,14 +34,13 @@ from tableferry.resources.clickhouse.settings import (
 from tableferry.resources.clickhouse.settings import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.retry import patiently
-from tableferry.resources.connecting.waiting import watched, within
+from tableferry.resources.connecting.waiting import may_write, seconds_left, watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 MOST_NAMED = 1_000
 """The maximum tables that a condition names."""

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from tableferry.resources.clickhouse.cluster import SHARED
+from tableferry.resources.clickhouse.cluster import SHARED, replicas_of
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
-from tableferry.resources.clickhouse.nodes import replicas_of
 from tableferry.resources.clickhouse.policies import withheld_of_all
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.clickhouse.types import split_type
@@ -26,7 +25,7 @@ from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SAMPLE_ROWS = 1_000_000
 """Approximate number of keys that are sorted for a larger table."""

@@ -11,7 +11,7 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.clickhouse.types import TYPES
-from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.catalog import Inspection
 from tableferry.resources.contract.loader import Loader, Part
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System

@@ -11,14 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.resources import crash_points, errors
-from tableferry.resources.clickhouse import anew, ddl, hazards, locks, quarantine, replaced, server
+from tableferry.resources.clickhouse import ddl, hazards, locks, quarantine, replaced, server
+from tableferry.resources.clickhouse.cluster import require_place
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
+    commented,
+    drop_former,
     ensure_shadow,
     layout_of,
     layouts_of,
+    lost,
     shadow_owner,
     unapplied,
 )
@@ -30,7 +34,6 @@ from tableferry.resources.clickhouse.markers import (
     published,
     table_identity,
 )
-from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import granted, user_of
 from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.columns.planner import incompatibility
@@ -52,7 +55,7 @@ from tableferry.resources.contract.target_columns import unfilled, unfilled_note
 from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.words import counted
 
 WAIT_SECONDS = 30
@@ -164,8 +167,7 @@ class ClickHouseTarget(Target):
 
     def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """See `Target.as_made`."""
-        commented = anew.commented(self.resource, plan.target)
-        return not commented and super().as_made(plan, options)
+        return not commented(self.resource, plan.target) and super().as_made(plan, options)
 
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """There is no lock: the table is renamed, so that no INSERT finds it any more, and dropped
@@ -272,7 +274,7 @@ class ClickHouseTarget(Target):
 
     def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
         """See `Target.lost`."""
-        return not_carried_over(anew.lost(self.resource, plan, options))
+        return not_carried_over(lost(self.resource, plan, options))
 
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """See `Target.creation`."""
@@ -431,7 +433,7 @@ class ClickHouseTarget(Target):
                 self.resource.execute(exchange)
                 raise
         # once exchanged, the shadow is the former target
-        anew.drop_former(self.resource, target, shadow)
+        drop_former(self.resource, target, shadow)
         gone = before if current else state
         markers.remove(table_identity(target, gone.uuid))
         self._layouts = {}
@@ -492,7 +494,7 @@ class ClickHouseTarget(Target):
             self.resource.execute(drop_table(target, name))
         layout = layout_of(self.resource, target) if former else None
         if former and layout and former.replaces != layout.uuid:
-            anew.drop_former(self.resource, target, shadow)
+            drop_former(self.resource, target, shadow)
             dropped.append(shadow.name)
         return dropped
 

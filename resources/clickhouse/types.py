@@ -6,10 +6,10 @@ import re
 
 import pyarrow as pa
 
-from tableferry.resources.types import declared as reader
 from tableferry.resources.types import kinds, type_map
-from tableferry.resources.types.column import Column
+from tableferry.resources.types import type_map as reader
 from tableferry.resources.types.export import Export, Refusal, Slot
+from tableferry.resources.types.type_map import Column
 
 CALENDAR = kinds.days("1900-01-01"), kinds.days("2299-12-31")
 """Date32 and DateTime64 of every release; older releases change dates outside of it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tableferry.resources.contract.system import System
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Array, Decimal
+from tableferry.resources.types.type_map import Column
 
 
 def no_decimal(export: Export, column: Column, target: System) -> str:

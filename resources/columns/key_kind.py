@@ -5,11 +5,10 @@ from __future__ import annotations
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.bounds import DEFAULT_DIGITS
+from tableferry.resources.keys.cover import DEFAULT_DIGITS
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Date, Decimal, Integer, Text, Timestamp, Uuid
-from tableferry.resources.types.type_map import ColumnType
+from tableferry.resources.types.type_map import Column, ColumnType
 
 MOST_DIGITS = 38
 """The maximum digits of a decimal key, which every system can store."""

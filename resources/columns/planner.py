@@ -13,16 +13,16 @@ from tableferry.resources.columns.advice import alternative, no_decimal
 from tableferry.resources.columns.conversions import NoConversion, conversion_between, holds
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.dialect import Dialect
-from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.loader import format_of
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion, Refusal
 from tableferry.resources.types.kinds import Array, Float
 from tableferry.resources.types.steps import CHANGES, OverflowPolicy
+from tableferry.resources.types.type_map import Column
 
 
 @dataclass(frozen=True)

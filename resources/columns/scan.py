@@ -10,9 +10,9 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.types.kinds import Array, Decimal
+from tableferry.resources.types.type_map import Column
 
 
 @dataclass(frozen=True)

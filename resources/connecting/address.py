@@ -14,20 +14,26 @@ from urllib.parse import quote, unquote
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry
-from tableferry.resources.connecting import budget, password_commands, secret_files
+from tableferry.resources.connecting import passwords
 from tableferry.resources.connecting.gate import Gate, gate
 from tableferry.resources.connecting.guard import BusyWait, Waiting, guard, unheard
-from tableferry.resources.connecting.names import LIMITS, budget_prefix
-from tableferry.resources.contract.budget import Budget, Sharing, unshared
+from tableferry.resources.connecting.names import LIMITS, budget_prefix, declared_budget
 from tableferry.resources.contract.endpoint import NO_LIMITS
-from tableferry.resources.contract.limits import SourceLimits, Value, parse
+from tableferry.resources.contract.limits import (
+    Budget,
+    Sharing,
+    SourceLimits,
+    Value,
+    parse,
+    unshared,
+)
 from tableferry.resources.contract.looking_ahead import LookAhead, answer
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 Item = TypeVar("Item")
 
@@ -197,7 +203,7 @@ class Server(BaseModel):
     def __init__(self, **values: Any) -> None:
         self._refuse_gone(values)
         if values.get("password_provider"):
-            values["password_provider"] = password_commands.named(values["password_provider"])
+            values["password_provider"] = passwords.named(values["password_provider"])
         super().__init__(**values)
         # pydantic has turned variables into plain strings
         variables = {name: value for name, value in values.items() if isinstance(value, Variable)}
@@ -249,7 +255,7 @@ class Server(BaseModel):
             InputError: a bound is no valid number, or the system has no connections.
         """
         connections, rate = self._value("max_connections"), self._value("max_mb_per_second")
-        bounds = budget.declared(budget_prefix(connection), connections, rate)
+        bounds = declared_budget(budget_prefix(connection), connections, rate)
         if bounds is not None and self.system.by_path:
             raise InputError(
                 f"{connection} cannot have a budget ({bounds}): files are read without connections"
@@ -263,7 +269,7 @@ class Server(BaseModel):
             InputError: they are invalid, or the system does not know one of them.
         """
         name, field = f"{budget_prefix(connection)}_{LIMITS}", "source_limits"
-        variable, url = secret_files.set_as(name), self._secret("url")
+        variable, url = passwords.set_as(name), self._secret("url")
         text = os.environ[variable] if variable else self._value(field)
         if not text and url and field in url:
             text = parse_url(self.system, url).options.get(field)
@@ -423,23 +429,21 @@ class Server(BaseModel):
             variable=getattr(self.host or self.url or self.url_file, "env_var_name", None),
         )
 
-    def _password_command(
-        self, options: Mapping[str, str]
-    ) -> password_commands.PasswordCommand | None:
+    def _password_command(self, options: Mapping[str, str]) -> passwords.PasswordCommand | None:
         field, kept = PASSWORD_OPTIONS
         command, seconds = self._value(field), self._value(kept)
         command, provider = command or options.get(field), self._value("password_provider")
         if command and provider:
             raise InputError(f"the {self.system} resource was given {field} and password_provider")
-        seconds = password_commands.kept_seconds(
-            options.get(kept, password_commands.KEPT_SECONDS) if seconds is None else seconds, kept
+        seconds = passwords.kept_seconds(
+            options.get(kept, passwords.KEPT_SECONDS) if seconds is None else seconds, kept
         )
         if provider:
-            return password_commands.PasswordProvider(provider, "password_provider", seconds)
+            return passwords.PasswordProvider(provider, "password_provider", seconds)
         if not command:
             return None
         variable = getattr(getattr(self, field), "env_var_name", None)
-        return password_commands.PasswordCommand(command, variable or field, seconds)
+        return passwords.PasswordCommand(command, variable or field, seconds)
 
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it.
@@ -482,7 +486,7 @@ class Server(BaseModel):
         if not path:
             return None if value is None else str(value)
         variable = getattr(getattr(self, field), "env_var_name", None)
-        return secret_files.read(path, variable or f"{field} of the {self.system} resource")
+        return passwords.read(path, variable or f"{field} of the {self.system} resource")
 
     def _declared(
         self, settings: ConnectionSettings, names: Iterable[str]

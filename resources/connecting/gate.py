@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from tableferry.resources.connecting.pace import Pace, going_on
+from tableferry.resources.connecting.guard import Pace, going_on
 from tableferry.resources.connecting.waiting import LIMIT, limit
-from tableferry.resources.contract.budget import Budget, Sharing, Slots, Unshared, unshared
+from tableferry.resources.contract.limits import Budget, Sharing, Slots, Unshared, unshared
 from tableferry.resources.errors import InputError, TableferryError, describe
 from tableferry.resources.words import counted
 

@@ -1,17 +1,79 @@
-"""Names of connections: each system's own name, and those that the environment defines."""
+"""Names of connections, and what the environment defines for each: its URL and its budget."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tableferry.resources.connecting import budget, secret_files
+from tableferry.resources.connecting import passwords
+from tableferry.resources.contract.limits import Budget
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import is_system, system, system_names, systems
 from tableferry.resources.tables import TableRef
+
+CONNECTIONS = "MAX_CONNECTIONS"
+RATE = "MAX_MB_PER_SECOND"
+BUDGET = (CONNECTIONS, RATE)
+"""What the environment may bound, behind the prefix of a connection's variables."""
+
+MOST_CONNECTIONS = 1000
+"""The most slots that a pool of Dagster may have."""
+
+LEAST_RATE = 0.1
+"""Slower, and a single batch would outlast the patience of servers and proxies."""
+
+
+def declared_budget(prefix: str, connections: object = None, rate: object = None) -> Budget | None:
+    """Read the budget of a connection; None if it has none.
+
+    Args:
+        prefix: of the connection's variables; what the environment bounds overrides the rest.
+        connections: as given in code, if it is.
+        rate: as given in code, if it is.
+
+    Raises:
+        InputError: a bound is no valid number; names the variable or field, and the value.
+    """
+    name, value = _overridden(f"{prefix}_{CONNECTIONS}", "max_connections", connections)
+    most = None if value is None else _connections(name, value)
+    name, value = _overridden(f"{prefix}_{RATE}", "max_mb_per_second", rate)
+    fastest = None if value is None else _rate(name, value)
+    return None if most is None and fastest is None else Budget(most, fastest)
+
+
+def _overridden(variable: str, field: str, value: object) -> tuple[str, object]:
+    """Return the variable and its value if it is set, else the field and its."""
+    name = passwords.set_as(variable)
+    return (field, value) if name is None else (name, os.environ[name])
+
+
+def _connections(name: str, value: object) -> int:
+    text = str(value).strip()
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= number <= MOST_CONNECTIONS:
+        raise InputError(
+            f"{name} should be a number of connections, 1 to {MOST_CONNECTIONS}; it is {text!r}"
+        )
+    return number
+
+
+def _rate(name: str, value: object) -> float:
+    text = str(value).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not LEAST_RATE <= number < math.inf:
+        raise InputError(
+            f"{name} should be a number of megabytes per second, at least {LEAST_RATE:g}; "
+            f"it is {text!r}"
+        )
+    return number
+
 
 PREFIX = "TABLEFERRY_CONNECTION_"
 """`TABLEFERRY_CONNECTION_<NAME>=<url>` makes `<name>://schema.table` a table reference. Like every
@@ -22,7 +84,7 @@ ENV_ONLY: Mapping[str, str] = MappingProxyType({})
 
 LIMITS = "SOURCE_LIMITS"
 LOGIN = ("PASSWORD_COMMAND", "AUTHENTICATION", "TRUSTED_CONNECTION")
-OPTIONS = (*budget.OPTIONS, LIMITS, *LOGIN)
+OPTIONS = (*BUDGET, LIMITS, *LOGIN)
 """What variables say of a connection besides its URL, behind the prefix of their names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -48,7 +110,7 @@ def login_variables(connection: str) -> dict[str, str]:
     """
     fields = {}
     for name in LOGIN:
-        if variable := secret_files.set_as(f"{budget_prefix(connection)}_{name}"):
+        if variable := passwords.set_as(f"{budget_prefix(connection)}_{name}"):
             fields[name.lower()] = variable
             if name.lower() not in getattr(system_of(connection).resource, "model_fields", ()):
                 raise InputError(f"{variable}: {system_of(connection)} has no {name.lower()}")
@@ -64,16 +126,16 @@ def set_variable(connection: str) -> str | None:
         InputError: both are set.
     """
     variable = url_variable(connection)
-    either = (variable, variable + secret_files.SUFFIX)
+    either = (variable, variable + passwords.SUFFIX)
     names = [name for name in os.environ if name.upper() in either and os.environ[name]]
     if len({name.upper() for name in names}) > 1:
-        raise secret_files.both_set(variable)
+        raise passwords.both_set(variable)
     return names[0] if names else None
 
 
 def names_file(variable: str) -> bool:
     """Whether a connection's variable holds the path of a file with the URL, not the URL."""
-    return variable.upper().endswith(secret_files.SUFFIX)
+    return variable.upper().endswith(passwords.SUFFIX)
 
 
 def connection_url(connection: str) -> str | None:
@@ -86,7 +148,7 @@ def connection_url(connection: str) -> str | None:
     if variable is None:
         return None
     value = os.environ[variable]
-    return secret_files.read(value, variable) if names_file(variable) else value
+    return passwords.read(value, variable) if names_file(variable) else value
 
 
 def system_of(connection: str) -> System:
@@ -150,7 +212,7 @@ def connection_names() -> tuple[str, ...]:
         if bound := next((option for option in OPTIONS if variable.upper().endswith(option)), None):
             bounded[variable] = variable[len(PREFIX) : -len(bound) - 1].lower()
             continue
-        suffix = secret_files.SUFFIX if names_file(variable) else ""
+        suffix = passwords.SUFFIX if names_file(variable) else ""
         name = variable[len(PREFIX) : len(variable) - len(suffix)].lower()
         if is_system(name):
             raise InputError(f"{variable} should be {system(name).url_variable}{suffix}")

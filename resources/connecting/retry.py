@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 
 import tenacity
 
-from tableferry.resources.connecting import bounds, password_commands
+from tableferry.resources.connecting import passwords, waiting
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
@@ -75,7 +75,7 @@ def patience() -> float:
     Raises:
         InputError: the environment variable is not a number of seconds.
     """
-    if not bounds.may_wait():
+    if not waiting.may_wait():
         return 0.0
     text = os.environ.get(PATIENCE)
     try:
@@ -177,7 +177,7 @@ def patiently(connect: Callable[Arguments, Connection]) -> Callable[Arguments, C
 
     What has not reached a server can be repeated, whatever it is.
     """
-    connect = password_commands.asking_again(connect)
+    connect = passwords.asking_again(connect)
 
     @wraps(connect)
     def connected(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Connection:
@@ -236,7 +236,7 @@ def _pause(state: tenacity.RetryCallState) -> float:
 
 
 def _was_last(state: tenacity.RetryCallState) -> bool:
-    if bounds.passed(state.upcoming_sleep):
+    if waiting.passed(state.upcoming_sleep):
         return True
     left = _patience_left(_error(state))
     return state.attempt_number >= ATTEMPTS if left is None else left <= 0
@@ -246,7 +246,7 @@ def _give_up(state: tenacity.RetryCallState) -> None:
     error = _error(state)
     setattr(error, _GIVEN_UP, True)
     missed = _missed(error)
-    if missed and bounds.may_wait():
+    if missed and waiting.may_wait():
         missed.args = (_away_for(str(missed), note_failure(missed) or 0.0),)
     raise error
 

@@ -11,8 +11,8 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import alias_prefix, filtered, predicate, read_from
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.steps import CHANGES, Change, OverflowPolicy
+from tableferry.resources.types.type_map import Column
 
 WireFormat = Literal["arrow", "text", "pgcopy"]
 Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]

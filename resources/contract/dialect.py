@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 class Dialect:

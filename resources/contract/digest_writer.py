@@ -1,4 +1,4 @@
-"""The row digest in a system's SQL."""
+"""The row digest, and what `on_overflow` changes, in a system's SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from tableferry.resources.contract.fields import Field, Valued
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.decimals import DecimalCast
+from tableferry.resources.types.kinds import Decimal, Kind
+from tableferry.resources.types.steps import Step
+from tableferry.resources.types.type_map import Column
 
 Algorithm = Literal["md5", "sha256", "record"]
 
@@ -47,3 +50,74 @@ class DigestWriter(Protocol):
 
     def exact_sum(self, field: Field, x: str) -> str:
         """Write the sum of integers or decimals as text."""
+
+
+NEVER = ""
+"""The condition that is never true."""
+
+ITEM = "ferry__e"
+"""An element in the SQL of a list."""
+
+
+class OverflowSql:
+    """Writes conditions and values in a source's SQL, for a system without lists."""
+
+    digest: DigestWriter
+    """The digest writer of the same system."""
+
+    def number(self, field: Field, x: str) -> str:
+        """Write the 64-bit number of a date, time or timestamp, beyond all limits if infinite."""
+        number = self.digest.whole(field, field.source, x)
+        assert number is not None, f"{field.source.type} has no number"
+        return number
+
+    def plain(self, field: Field, x: str) -> tuple[str, str]:
+        """Write any other value as it is exported, and name its declared type."""
+        return x, field.source.type
+
+    def text(self, x: str) -> str:
+        """Write a value that is exported as its text as a text."""
+        return x
+
+    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+        """Write the condition that a value breaks a step's guard.
+
+        Args:
+            step: a step that does not check limits of integers, which all systems write alike.
+            kind: the kind of the values.
+            field: the source's column.
+            x: the result of `plain`, `number` or the previous step.
+            variant: the digest writer's variant.
+
+        Returns:
+            An empty text if no value breaks it; None if SQL cannot tell.
+        """
+        if isinstance(step, DecimalCast) and isinstance(kind, Decimal):
+            whole, scale = step.type.precision - step.type.scale, step.type.scale
+            conditions = []
+            if (kind.precision or 0) - (kind.scale or 0) > whole:
+                conditions.append(f"ABS({x}) >= {self.power_of_ten(whole)}")
+            if (kind.scale or 0) > scale:
+                conditions.append(self.finer_than(x, scale))
+            return " OR ".join(conditions)
+        return None
+
+    def power_of_ten(self, exponent: int) -> str:
+        """Write a decimal constant."""
+        return f"1{'0' * exponent}"
+
+    def finer_than(self, x: str, scale: int) -> str:
+        """Write the condition that a decimal has more than `scale` digits after the point."""
+        raise NotImplementedError
+
+    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+        """Write what `clamp` makes of a value that breaks a step's guard; None if it is refused."""
+        return None
+
+    def each(self, x: str, item: str) -> str:
+        """Replace each element of a list by an expression of `overflow.ITEM`."""
+        raise NotImplementedError
+
+    def any(self, x: str, condition: str) -> str:
+        """Write the condition that an element of a list meets a condition on `overflow.ITEM`."""
+        raise NotImplementedError

@@ -8,14 +8,13 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
-from tableferry.resources.contract.budget import Budget, Sharing
-from tableferry.resources.contract.limits import SourceLimits, Value
+from tableferry.resources.contract.limits import Budget, Sharing, SourceLimits, Value
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 NO_LIMITS: Mapping[str, Value] = {}
 

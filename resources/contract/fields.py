@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tableferry.resources.contract.dialect import Dialect
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 Side = Literal["source", "target"]
 Kind = Literal[

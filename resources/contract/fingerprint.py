@@ -44,7 +44,7 @@ class SourceFingerprint:
     """A hash of the versions of the rows that the value was computed from, and of all that ties
     values to versions; '' if they are not known. As long as it is the same, so is the value."""
     segments: str = field(default="", compare=False)
-    """Hashes of the contents by segment, see `resources.digest.segments`; '' if not known."""
+    """Hashes of the contents by segment, see `resources.digest.stretches`; '' if not known."""
     unsent: bool = field(default=False, compare=False)
     """Whether the value stands for one that only the rows will show, as they are sent."""
     found_by: FoundBy | None = field(default=None, compare=False)

@@ -1,4 +1,4 @@
-"""How rows enter a system: its load target, formats and options."""
+"""How rows enter a system: its load target, options, and the formats it shares with a source."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import RangeLoad, Target
 from tableferry.resources.contract.target_options import WriteMode
@@ -64,7 +65,7 @@ class Loader:
     """Says why a server does not let in what loads a wire format, though it lets in others."""
     rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
     """How to open a load whose rows nobody sees, for a table that need not exist: by the formats
-    that are used only after edge values have arrived by them, see `resources.wires.loads`."""
+    that are used only after edge values have arrived by them, see `resources.wires.exports`."""
     trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
     """Says why a server stores no rows of any type in a format, after one was loaded beside a table
     and read back, once per server; None if it does, or if that could not be tried."""
@@ -79,3 +80,35 @@ def loader_of(system: System) -> Loader:
     if not isinstance(system.loader, Loader):
         raise InputError(f"{system} cannot be a target of rows: {system.no_loader}")
     return system.loader
+
+
+WIRES: dict[Format, WireFormat] = {
+    "pgcopy": "pgcopy",
+    "copy_text": "text",
+    "arrow": "arrow",
+    "tab_separated": "text",
+    "delimited": "text",
+}
+"""All formats, by preference, and the names that users know them by. Formats that are passed on
+unparsed come first, then `arrow`, which carries every type that two systems share without a tool.
+"""
+
+UNREAD: tuple[Format, ...] = ("pgcopy", "copy_text")
+"""The formats that the client passes on without reading them."""
+
+
+def formats_between(source: TableRef, target: TableRef) -> tuple[Format, ...]:
+    """List the formats that the source's system sends and the target's accepts, preferred first.
+
+    Raises:
+        InputError: the source's system cannot be a source, or the target's no target.
+    """
+    sends = source_of(source.system).sends
+    accepts = loader_of(target.system).accepts
+    return tuple(format for format in WIRES if format in sends and format in accepts)
+
+
+def format_of(wire: WireFormat, source: TableRef, target: TableRef) -> Format | None:
+    """The format that a wire format stands for between two systems; None if they share none."""
+    formats = formats_between(source, target)
+    return next((format for format in formats if WIRES[format] == wire), None)

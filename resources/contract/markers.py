@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.delta import Delta
-from tableferry.resources.contract.quarantine import Quarantine
+from tableferry.resources.contract.target_names import Quarantine
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef

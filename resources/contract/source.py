@@ -29,10 +29,10 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.samples import ConstantStyle
+from tableferry.resources.types.type_map import Column
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import pyarrow as pa
@@ -427,7 +427,7 @@ class Source:
         return None
 
     def unread_sql(self, format: copy_plan.Format, column: Column) -> str | None:
-        """Write a field in a `formats.UNREAD` for a column of the same type; None if not exact."""
+        """Write a field in a `loader.UNREAD` for a column of the same type; None if not exact."""
         return None
 
     def read_arrow(

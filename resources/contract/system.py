@@ -12,8 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from tableferry.resources.contract.dialect import Dialect
-from tableferry.resources.contract.digest_writer import DigestWriter
-from tableferry.resources.contract.overflow_sql import OverflowSql
+from tableferry.resources.contract.digest_writer import DigestWriter, OverflowSql
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.errors import InputError
 from tableferry.resources.types.type_map import TypeMap

@@ -10,8 +10,8 @@ from dataclasses import replace
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW, Bound, KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Integer
+from tableferry.resources.types.type_map import Column
 
 
 def alias_prefix(*sql: str) -> str:

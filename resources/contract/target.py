@@ -18,7 +18,7 @@ from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 RUN, ATTEMPT = "<run>", "<attempt>"
 """Stand for what only a run has, in statements that are shown."""

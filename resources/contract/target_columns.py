@@ -11,8 +11,8 @@ from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target_options import Mark, TargetOptions
 from tableferry.resources.errors import SchemaDrift
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.words import listed
 
 Incompatibility = Callable[[System, Column, Column], str | None]

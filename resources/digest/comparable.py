@@ -19,8 +19,8 @@ from tableferry.resources.digest.fields import (
 )
 from tableferry.resources.digest.overflow import integer_type
 from tableferry.resources.types import kinds
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.type_map import Column
 
 _MICROSECONDS_PER_DAY = kinds.MICROSECONDS_PER_DAY
 _LONGEST = 38

@@ -37,7 +37,7 @@ class DigestSql:
         return writer.framed(field, column, value, self.algorithm, self.variant)
 
     def shown(self, field: Field, side: Side) -> str:
-        """Write the form of a value that `values.shown` makes readable."""
+        """Write the form of a value that `definition.shown` makes readable."""
         value = self._value(field, side)
         if field.kind == "bytes":
             return value

@@ -15,9 +15,8 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.digest.overflow import Overflow, integer_type
 from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types import kinds
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
-from tableferry.resources.types.type_map import TypeMap
+from tableferry.resources.types.type_map import Column, TypeMap
 
 _KINDS: dict[type[kinds.Kind], Kind] = {
     kinds.Integer: "integer",

@@ -26,13 +26,12 @@ from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
 from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
-from tableferry.resources.digest.segments import put_together
-from tableferry.resources.digest.stretches import stretches
+from tableferry.resources.digest.stretches import put_together, stretches
 from tableferry.resources.errors import InputError, StatementFailed, concerning
-from tableferry.resources.keys.bounds import to_bound
+from tableferry.resources.keys.cover import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 METHODS = {
     "auto": (

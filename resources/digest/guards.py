@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from tableferry.resources.columns.conversions import NoConversion, conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFormat
+from tableferry.resources.contract.digest_writer import NEVER
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.overflow_sql import NEVER
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.overflow import Overflow
 from tableferry.resources.types import steps

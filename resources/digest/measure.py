@@ -23,15 +23,14 @@ from tableferry.resources.contract.table_sql import (
     read_from,
     within,
 )
-from tableferry.resources.digest.definition import RECORD
+from tableferry.resources.digest.definition import RECORD, shown
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.probe import DigestRefused, require_client
-from tableferry.resources.digest.segments import COUNT, segment_width
-from tableferry.resources.digest.values import shown
+from tableferry.resources.digest.stretches import COUNT, segment_width
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 ROWS, DIGEST, CHANGED = "rows", "digest", "changed"
 """Names of figures: the row count, the sum of the row digests, and the number of values of each

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tableferry.resources.contract.digest_writer import ITEM, NEVER, OverflowSql
 from tableferry.resources.contract.fields import Field, Relaxed
-from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.contract.system import System
 from tableferry.resources.types import kinds, timestamp_text
 from tableferry.resources.types.decimals import DecimalCast

@@ -19,7 +19,7 @@ from tableferry.resources.digest import definition
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.extras import missing
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SHOWN = 3
 """Maximum number of wrong results in a message."""

@@ -15,7 +15,7 @@ from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.probe import shared
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Runs a query in the session that sees the rows."""

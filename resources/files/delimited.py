@@ -1,25 +1,42 @@
-"""CSV files as pyarrow reads them; a file that DuckDB reads differently is refused."""
+"""CSV files, and lines of NDJSON, that DuckDB does not read itself.
+
+A CSV file that DuckDB reads differently than pyarrow is refused. Lines of NDJSON are cut here where
+they are long, as DuckDB would read too many at once, and in files with a byte order mark, which its
+reader of JSON refuses.
+"""
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 
 from tableferry.resources.contract.batches import combined
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.errors import SHOWN, shortened
 from tableferry.resources.files.database import opened as database_of
 from tableferry.resources.files.database import register
-from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import File, FileUnreadable, header, opened
-from tableferry.resources.files.reading import LONGEST, reading
+from tableferry.resources.files.folder import (
+    PIECE,
+    File,
+    FileUnreadable,
+    header,
+    once_per_version,
+    opened,
+)
+from tableferry.resources.files.reading import DIALECT, LONGEST, reading
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import ROW
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 BLOCK_BYTES = 1 << 20
 """Bytes that pyarrow parses at once, where no row is longer."""
@@ -61,22 +78,22 @@ def _texts(file: File, longest: int) -> Iterator[pa.RecordBatch]:
     written = 2 * max(longest, sum(len(name.encode()) for name in names)) + 3 * len(names)
     try:
         with _opened(file) as source:
-            reader = pc.open_csv(
+            reader = arrow_csv.open_csv(
                 source,
                 # the first line is the header; a row has to fit into a block, of which pyarrow
                 # reads 32 ahead
-                pc.ReadOptions(
+                arrow_csv.ReadOptions(
                     column_names=names,
                     skip_rows=1,
                     block_size=min(LONGEST, max(BLOCK_BYTES, written + 2)),
                 ),
-                pc.ParseOptions(
+                arrow_csv.ParseOptions(
                     delimiter=delimiter,
                     newlines_in_values=True,
                     # a line without a delimiter is a row only where there is one column
                     ignore_empty_lines=len(names) > 1,
                 ),
-                pc.ConvertOptions(
+                arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
                     null_values=[""],
                     strings_can_be_null=True,
@@ -194,3 +211,93 @@ def _difference(file: File, names: Collection[str], longest: int) -> FileUnreada
         f"{shortened(repr(other_text))} to another: a field in quotes should "
         "begin and end with them, and have those within doubled"
     )
+
+
+LONG = 2 << 10
+"""The length of a line that is long: DuckDB reads 2,048 of them at once, holds each some ten times
+while it takes them apart, and some dozens of such chunks as a result."""
+
+_BLANKS = " \t\r"
+_SCHEMA = pa.schema([("line", pa.string()), (ROW, pa.int64())])
+
+
+def attached(
+    database: duckdb.DuckDBPyConnection, file: File, failures: list[Exception]
+) -> str | None:
+    """Make the lines of a file a table, and return its name; None if DuckDB reads them itself.
+
+    See `database.register`.
+    """
+    if not is_streamed(file):
+        return None
+    name = f"ferry lines of {file.path}"
+    register(database, name, *lines(file), failures)
+    return DIALECT.quote(name)
+
+
+def lines(file: File) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Read the lines of a file that are not blank, with their numbers, from 1, in `ROW`.
+
+    Returns:
+        The schema, and the lines, which are read as they are asked for.
+    """
+    return _SCHEMA, _lines(file)
+
+
+@once_per_version
+def is_streamed(file: File) -> bool:
+    """Whether a file has a long line, or begins with a byte order mark."""
+    first = True
+    for lines in _split(file):
+        if first and lines.startswith(codecs.BOM_UTF8):
+            return True
+        # a line that goes on in the next piece is as long as one
+        if _has_long_line(lines):
+            return True
+        first = False
+    return False
+
+
+def _has_long_line(lines: bytes) -> bool:
+    start = 0
+    while len(lines) - start > LONG:
+        end = lines.rfind(b"\n", start, start + LONG + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
+
+
+def _lines(file: File) -> Iterator[pa.RecordBatch]:
+    next_number = 1
+    for at, split in enumerate(_split(file)):
+        text = split.removeprefix(codecs.BOM_UTF8) if at == 0 else split
+        array = pc.split_pattern(pa.array([text], pa.large_binary()), b"\n").flatten()
+        try:
+            array = pc.utf8_trim(array.cast(pa.string()), _BLANKS)
+        except pa.ArrowInvalid:
+            raise file.unreadable("it is not UTF-8") from None
+        array = array.filter(pc.not_equal(array, ""))
+        numbers = pa.arange(next_number, next_number + len(array))
+        next_number += len(array)
+        yield pa.record_batch([array, numbers], schema=_SCHEMA)
+
+
+def _split(file: File) -> Iterator[bytes]:
+    """Read some whole lines at a time, without the last line break."""
+    held: list[bytes] = []
+    size = 0
+    try:
+        with opened(file) as stream:
+            while piece := stream.read(PIECE):
+                end = piece.rfind(b"\n")
+                if end >= 0:
+                    yield b"".join([*held, piece[:end]])
+                    held, size = [], 0
+                held.append(piece[end + 1 :])
+                size += len(held[-1])
+                if size > LONGEST:
+                    raise file.unreadable(f"a line has more than {LONGEST} bytes")
+    except (OSError, EOFError, ValueError) as error:
+        raise file.unreadable(error) from None
+    yield b"".join(held)

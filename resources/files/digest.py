@@ -9,7 +9,7 @@ from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID
 from tableferry.resources.digest.fields import DigestedType, declared
 from tableferry.resources.files.types import FROM_TEXT, TYPES, value
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 CHEAP_DIGITS, MOST_DIGITS = 18, 38
 """Digits of decimals, see `_digits`."""

@@ -21,9 +21,15 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import require_staged
-from tableferry.resources.files.errors import translated
-from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
-from tableferry.resources.files.markers import metadata, require_unpublished
+from tableferry.resources.files.database import translated
+from tableferry.resources.files.exports import (
+    STAGING,
+    SUFFIX,
+    ExportFolder,
+    file_name,
+    metadata,
+    require_unpublished,
+)
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.types import read
 from tableferry.resources.keys.range import KeyRange

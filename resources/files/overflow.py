@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tableferry.resources.contract.digest_writer import ITEM, OverflowSql
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
 from tableferry.resources.contract.table_sql import alias_prefix
 from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value

@@ -19,15 +19,15 @@ from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live
 from tableferry.resources.contract.target_names import is_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_named
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
-from tableferry.resources.files import load, markers
-from tableferry.resources.files.errors import translated
+from tableferry.resources.files import exports, load
+from tableferry.resources.files.database import translated
 from tableferry.resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def folder_problem(table: TableRef) -> str | None:
@@ -136,7 +136,7 @@ class FilesTarget(Target):
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """Read the markers in the files. See `Target.published`."""
-        return markers.read(self.folder(plan.target), plan)
+        return exports.read(self.folder(plan.target), plan)
 
     def marking(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
-from tableferry.resources.types import declared as reader
 from tableferry.resources.types import kinds, type_map
+from tableferry.resources.types import type_map as reader
 from tableferry.resources.types.export import Export, Refusal, Slot
 
 FILE = "_file"

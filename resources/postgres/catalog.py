@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tableferry.resources.contract.catalog import Listed, Structure, TableSize, structure_of
+from tableferry.resources.contract.catalog import (
+    Listed,
+    Structure,
+    TableSize,
+    Withheld,
+    structure_of,
+)
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden
 from tableferry.resources.postgres.names import about, about_all
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 COLUMNS_SQL = """
 WITH RECURSIVE tables AS (

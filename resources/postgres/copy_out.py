@@ -11,7 +11,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from tableferry.resources.wires.counted import CountedBytes
+from tableferry.resources.wires.text_rows import CountedBytes
 
 CHUNK_BYTES = 1 << 20
 """Larger chunks are no faster, neither here nor in an HTTP body."""

@@ -15,8 +15,8 @@ from tableferry.resources.postgres.errors import broke
 from tableferry.resources.postgres.types import read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession, aliases
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
+from tableferry.resources.types.type_map import Column
 
 TRY_SECONDS = 0.1
 """Between two attempts on a lock that another session holds."""

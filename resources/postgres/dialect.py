@@ -12,7 +12,7 @@ from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.postgres.places import CTID
 from tableferry.resources.postgres.places import bound as tid
 from tableferry.resources.postgres.types import read
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 _STRING_OR_LAST_ZEROS = r'("(?:[^"\\]|\\.)*")|(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)'
 """Matches the strings of a JSON text, and the last zeros behind a point elsewhere."""

@@ -18,7 +18,7 @@ from tableferry.resources.digest.definition import (
 from tableferry.resources.digest.fields import declared
 from tableferry.resources.postgres import record_digest
 from tableferry.resources.postgres.types import TYPES
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 _AT_A_TIME = 49
 """Values in one call, two arguments each, of which a function takes 100 (PostgreSQL manual,

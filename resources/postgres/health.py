@@ -6,15 +6,21 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 
-from tableferry.resources.connecting.health import asked, clock, encryption, login, privileges
-from tableferry.resources.connecting.tls import examine
-from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.connecting.health import (
+    asked,
+    clock,
+    encryption,
+    examine,
+    login,
+    privileges,
+)
+from tableferry.resources.contract.catalog import Finding, Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
-from tableferry.resources.postgres.extensions import distributed, of_timescale
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import POOL_SESSIONS
+from tableferry.resources.postgres.storage import distributed, of_timescale
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import RIGHTS
 

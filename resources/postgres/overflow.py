@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tableferry.resources.contract.digest_writer import ITEM, NEVER, OverflowSql
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.digest.fields import declared
 from tableferry.resources.postgres import digest, text_formats
 from tableferry.resources.postgres.digest import END

@@ -14,7 +14,7 @@ from tableferry.resources.contract.source import Place
 from tableferry.resources.errors import NoBlocks
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 CTID = "ctid"
 """Name of the system column and of its type: `tid` is what users declare."""

@@ -26,13 +26,12 @@ import pyarrow as pa
 from pydantic import PrivateAttr
 
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.retry import patiently
-from tableferry.resources.connecting.waiting import lock_milliseconds
-from tableferry.resources.contract.budget import Budget
+from tableferry.resources.connecting.waiting import lock_milliseconds, may_write, seconds_left
 from tableferry.resources.contract.endpoint import BATCH_ROWS
+from tableferry.resources.contract.limits import Budget
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.snapshots import (
     HeldSnapshot,
@@ -46,7 +45,6 @@ from tableferry.resources.postgres.arrow_session import ArrowSession
 from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
-from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.session import (
     MOST_SESSIONS,
     OWN_SESSION,
@@ -67,10 +65,10 @@ from tableferry.resources.postgres.settings import (
     conninfo,
     statements,
 )
-from tableferry.resources.postgres.snapshots import ExportedSnapshot, at_node, node_of
+from tableferry.resources.postgres.snapshots import ExportedSnapshot, at_node, node_of, position
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
-from tableferry.resources.wires.counted import CountedBytes
+from tableferry.resources.types.type_map import Column
+from tableferry.resources.wires.text_rows import CountedBytes
 
 logger = logging.getLogger(__name__)
 

@@ -21,12 +21,11 @@ from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.copy_out import joined_binary
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import NO_KERBEROS
-from tableferry.resources.postgres.extensions import of_timescale
 from tableferry.resources.postgres.names import about
-from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.storage import foreign_tables
+from tableferry.resources.postgres.snapshots import position
+from tableferry.resources.postgres.storage import foreign_tables, of_timescale
 from tableferry.resources.postgres.text_formats import (
     bcp_expression,
     guarded,
@@ -35,10 +34,10 @@ from tableferry.resources.postgres.text_formats import (
 )
 from tableferry.resources.postgres.types import TYPES, binary_safe, read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Decimal
 from tableferry.resources.types.samples import ConstantStyle
+from tableferry.resources.types.type_map import Column
 
 
 def _text_constant(text: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.catalog import Inspection
 from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
-from tableferry.resources.postgres import catalog, digest, extensions, health, record_digest
+from tableferry.resources.postgres import catalog, digest, health, record_digest, storage
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
@@ -34,7 +34,7 @@ SYSTEM = System(
         health=health.findings,
         unique_by=catalog.unique_by,
         withheld=catalog.withheld,
-        refused=extensions.distributed,
+        refused=storage.distributed,
     ),
     source=PostgresSource(),
     loader=Loader(

@@ -14,9 +14,8 @@ from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types import decimals, kinds, steps
-from tableferry.resources.types.column import Column
-from tableferry.resources.types.declared import read
 from tableferry.resources.types.export import Conversion
+from tableferry.resources.types.type_map import Column, read
 
 
 def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:

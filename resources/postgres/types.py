@@ -7,11 +7,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.postgres.places import CTID, NUMBER
-from tableferry.resources.types import declared as reader
 from tableferry.resources.types import kinds
-from tableferry.resources.types.declared import TypeText
+from tableferry.resources.types import type_map as reader
 from tableferry.resources.types.export import Export, Refusal, Slot
-from tableferry.resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.type_map import ColumnType, TypeMap, TypeText
 
 # 4714-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are
 # beyond them (datatype/timestamp.h).

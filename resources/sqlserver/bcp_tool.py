@@ -13,8 +13,7 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed
-from tableferry.resources.sqlserver.login import Login
-from tableferry.resources.sqlserver.settings import SESSION, statements
+from tableferry.resources.sqlserver.login import SESSION, Login, statements
 
 TOOL = "TABLEFERRY_BCP"
 """Environment variable: the path of bcp or freebcp."""

@@ -14,7 +14,7 @@ from tableferry.resources.contract.catalog import (
 )
 from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 Row = tuple[Any, ...]
 

@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
-from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.pool import ConnectionPool
-from tableferry.resources.connecting.waiting import lock_milliseconds, watched
+from tableferry.resources.connecting.waiting import (
+    lock_milliseconds,
+    may_write,
+    seconds_left,
+    watched,
+)
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.extras import require
 from tableferry.resources.sqlserver.dialect import is_taken_back
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
-from tableferry.resources.sqlserver.login import Login
-from tableferry.resources.sqlserver.settings import SESSION, statements
+from tableferry.resources.sqlserver.login import SESSION, Login, statements
 
 logger = logging.getLogger(__name__)
 

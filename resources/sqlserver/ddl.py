@@ -25,8 +25,8 @@ from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession, aliases
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Text
+from tableferry.resources.types.type_map import Column
 
 KEY_BYTES = 900
 """Maximum bytes of a clustered index key (SQL Server's maximum capacity specifications)."""

@@ -9,8 +9,8 @@ from tableferry.resources.contract.dialect import Dialect
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
+from tableferry.resources.types.type_map import Column
 
 BINARY = "Latin1_General_BIN2"
 """Compares text by code points, so that case and accents tell rows apart."""

@@ -14,7 +14,7 @@ from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID
 from tableferry.resources.digest.fields import declared
 from tableferry.resources.sqlserver.types import MOST_DIGITS, TYPES
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 _UTF8 = "Latin1_General_100_BIN2_UTF8"
 _HASHES: dict[Algorithm, str] = {"md5": "MD5", "sha256": "SHA2_256"}

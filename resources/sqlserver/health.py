@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 
 from tableferry.resources.artifacts import artifact_folder
-from tableferry.resources.connecting import health, tls
-from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.connecting import health
+from tableferry.resources.contract.catalog import Finding, Use
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
@@ -79,9 +79,11 @@ def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
     settings, how = resource.settings(), resource.encryption()
     certificate = None
     if how.encrypt == "strict":
-        certificate = tls.examine(settings.host, settings.port)
+        certificate = health.examine(settings.host, settings.port)
     elif how.encrypt == "yes":
-        certificate = tls.examine(settings.host, settings.port, start=_start, handshake=_handshake)
+        certificate = health.examine(
+            settings.host, settings.port, start=_start, handshake=_handshake
+        )
     yield from health.encryption(
         settings.host,
         {"yes": "TLS", "strict": "TLS from the first byte (strict)"}.get(how.encrypt),

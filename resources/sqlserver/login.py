@@ -1,4 +1,4 @@
-"""How one logs in to a SQL Server: by a password, by Kerberos, or with a token."""
+"""How one logs in to a SQL Server, and the settings of every session with it."""
 
 from __future__ import annotations
 
@@ -165,3 +165,35 @@ def _credential(method: str, user: str | None, secret: str | None, tenant: str) 
 
 # its locks may be held by a thread of the parent
 os.register_at_fork(after_in_child=_credential.cache_clear)
+
+
+SESSION = {
+    # a login's language decides whether '2024-02-01' is the first of February for a datetime; it
+    # also sets DATEFORMAT, which Babelfish may refuse to set by itself
+    "LANGUAGE": "us_english",
+    "DATEFIRST": "7",
+    "QUOTED_IDENTIFIER": "ON",
+    "ANSI_NULLS": "ON",
+    "ANSI_NULL_DFLT_ON": "ON",
+    "ANSI_PADDING": "ON",
+    # texts that are too long are refused, not cut
+    "ANSI_WARNINGS": "ON",
+    "ARITHABORT": "ON",
+    "CONCAT_NULL_YIELDS_NULL": "ON",
+    "NUMERIC_ROUNDABORT": "OFF",
+    "IMPLICIT_TRANSACTIONS": "OFF",
+    "CURSOR_CLOSE_ON_COMMIT": "OFF",
+    # an error ends the whole transaction, not one statement
+    "XACT_ABORT": "ON",
+    # callers need the number of rows that a statement changed
+    "NOCOUNT": "OFF",
+    "ROWCOUNT": "0",
+    "TEXTSIZE": "2147483647",
+    "LOCK_TIMEOUT": "-1",  # of queries as `connecting.waiting` says
+}
+"""The isolation level stays at its default, READ COMMITTED, except where rows are read."""
+
+
+def statements(settings: Mapping[str, str]) -> list[str]:
+    """The statements that give a session its settings."""
+    return [f"SET {name} {value}" for name, value in settings.items()]

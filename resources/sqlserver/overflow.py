@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tableferry.resources.contract.digest_writer import NEVER, OverflowSql
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.overflow_sql import NEVER, OverflowSql
 from tableferry.resources.digest.fields import declared
 from tableferry.resources.sqlserver import digest
 from tableferry.resources.sqlserver.dialect import BINARY, DIALECT

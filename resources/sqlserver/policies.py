@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.resources.contract import catalog
-from tableferry.resources.contract.catalog import Listed
+from tableferry.resources.contract.catalog import Listed, Withheld
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.sqlserver.catalog import Row, about, by_table
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.tables import TableRef

@@ -26,7 +26,7 @@ from tableferry.resources.sqlserver.connection import SqlServerConnection, pool,
 from tableferry.resources.sqlserver.login import METHODS, Login, login_of
 from tableferry.resources.sqlserver.login import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 ALLOWS_SNAPSHOT = """
 SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1

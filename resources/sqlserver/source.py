@@ -21,9 +21,9 @@ from tableferry.resources.sqlserver.dialect import (
 )
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
+from tableferry.resources.types.type_map import Column
 
 
 def _text(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.inspection import Inspection
+from tableferry.resources.contract.catalog import Inspection
 from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System

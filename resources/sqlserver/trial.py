@@ -19,11 +19,10 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.connection import LOGIN_TIMEOUT
 from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.sqlserver.errors import BulkLoginFailed, copying, from_driver
-from tableferry.resources.sqlserver.load import SqlServerLoad, takes_38_digits
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.target import SqlServerTarget
+from tableferry.resources.sqlserver.target import SqlServerLoad, SqlServerTarget, takes_38_digits
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 REHEARSALS = 16
 """How many names the staging tables of rehearsals have: few, so that a rehearsal drops what a dead

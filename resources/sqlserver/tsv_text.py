@@ -13,10 +13,10 @@ from tableferry.resources.contract.refusals import MARK, Where
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types import kinds, steps
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.decimals import Scaled
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
+from tableferry.resources.types.type_map import Column
 
 EMPTY = "~tableferry empty~"
 """Placeholder for an empty text in the SQL of a plan; each export replaces it with a random one.

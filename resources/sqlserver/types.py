@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tableferry.resources.types import declared as reader
 from tableferry.resources.types import kinds, type_map
-from tableferry.resources.types.declared import TypeText
+from tableferry.resources.types import type_map as reader
 from tableferry.resources.types.export import Export, Refusal, Slot
+from tableferry.resources.types.type_map import TypeText
 
 FIRST_DAY, LAST_DAY = kinds.days("0001-01-01"), kinds.days("9999-12-31")
 DATES = kinds.Date(FIRST_DAY, LAST_DAY)

@@ -1,8 +1,8 @@
-"""Loads one key range out of sight, and publishes it in one transaction."""
+"""Loads one key range out of sight, and publishes it, with what it rejected, in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -11,19 +11,66 @@ from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Look, having, with_remedies
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.table_sql import drop_table, most_ranges, range_number
+from tableferry.resources.contract.table_sql import drop_table, most_ranges, qualified, range_number
 from tableferry.resources.contract.target import TargetMoved
-from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
+from tableferry.resources.contract.target_names import (
+    COLUMNS,
+    RANGE,
+    ROW_NUMBER,
+    of_ranges,
+    quarantine_of,
+    rejected_of,
+    surplus_rejected,
+)
 from tableferry.resources.contract.target_options import TargetOptions, require_staged
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import audit_of
 from tableferry.resources.transactional.markers import MarkerTable
-from tableferry.resources.transactional.other_ranges import Changes
-from tableferry.resources.transactional.publish_audit import CountAudit
-from tableferry.resources.transactional.quarantine import replace_quarantine
+from tableferry.resources.transactional.preparing import create_beside
+from tableferry.resources.transactional.publish_audit import Changes, CountAudit
 from tableferry.resources.transactional.statements import Publishing, Statements, TargetSession
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
+
+ROWS_AT_ONCE = 200
+"""Maximum rows of one INSERT."""
+
+
+def create_quarantine(sql: Statements, session: TargetSession, plan: CopyPlan) -> None:
+    """Create the table beside a target that rejects rows, or give it the columns that it lacks."""
+    if not plan.fitting:
+        return
+    target, system = plan.target, plan.target.system
+    table = quarantine_of(target)
+    columns = [f"{system.quote(name)} {system.types.text} NULL" for name in (RANGE, *COLUMNS)]
+    create_beside(sql, session, target, table, columns)
+    if not session.query(sql.column_exists(table, ROW_NUMBER)):
+        name, new = system.quote(ROW_NUMBER), Column(ROW_NUMBER, system.types.text)
+        session.execute(system.dialect.add_column(qualified(table), name, new))
+
+
+def replace_quarantine(session: TargetSession, publication: Publication) -> None:
+    """Replace what is kept of a range."""
+    target, range_name = publication.plan.target, publication.key_range.name
+    if publication.quarantine.rows is None:
+        return
+    system, table = target.system, qualified(quarantine_of(target))
+    session.execute(f"DELETE FROM {table} WHERE {of_ranges(target, [range_name])}")
+    names = ", ".join(map(system.quote, (RANGE, *COLUMNS)))
+    kept = [*publication.quarantine.stored(range_name, system.dialect.literal)]
+    for start in range(0, len(kept), ROWS_AT_ONCE):
+        values = ", ".join(kept[start : start + ROWS_AT_ONCE])
+        session.execute(f"INSERT INTO {table} ({names}) VALUES {values}")
+
+
+def keep_quarantined(
+    sql: Statements, session: TargetSession, target: TableRef, ranges: Collection[str]
+) -> None:
+    """Remove what is kept of other ranges than these."""
+    if session.query(sql.table_exists(quarantine_of(target))):
+        rest = f"NOT ({of_ranges(target, ranges)})" if ranges else "1 = 1"
+        session.execute(f"DELETE FROM {qualified(quarantine_of(target))} WHERE {rest}")
+
 
 RESOLVE_SECONDS = 30
 """How long a lost session may take to end before the outcome of its commit stays unknown."""

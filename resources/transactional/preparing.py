@@ -12,7 +12,7 @@ from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 ALREADY_THERE = "42S01"
 """The SQLSTATE of SQL Server for a table that is there, which it may not have shown."""

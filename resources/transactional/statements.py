@@ -15,7 +15,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import alias_prefix, drop_table, qualified
 from tableferry.resources.contract.target_options import Mark, TargetOptions
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 class TargetSession(Protocol):

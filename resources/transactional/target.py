@@ -32,7 +32,13 @@ from tableferry.resources.contract.target_names import is_rejected, rejected_of,
 from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
-from tableferry.resources.transactional.load import AnySession, TransactionalLoad
+from tableferry.resources.transactional.delta import script
+from tableferry.resources.transactional.load import (
+    AnySession,
+    TransactionalLoad,
+    create_quarantine,
+    keep_quarantined,
+)
 from tableferry.resources.transactional.markers import (
     TURN_SECONDS,
     LackingIn,
@@ -41,10 +47,8 @@ from tableferry.resources.transactional.markers import (
 )
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
-from tableferry.resources.transactional.quarantine import create_quarantine, keep_quarantined
-from tableferry.resources.transactional.script import script
 from tableferry.resources.transactional.statements import Statements
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 class _NotEmpty(Exception):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tableferry.resources.types import kinds
-from tableferry.resources.types.declared import read
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY, Kind, iso
+from tableferry.resources.types.type_map import read
 
 REFUSED = "a refusal"
 """Expected instead of a value that the target cannot hold."""

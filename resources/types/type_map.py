@@ -1,15 +1,38 @@
-"""A system's types, each of which its module `types` describes once."""
+"""Declared types: how they are read, and the types of a system, each described once."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as its server declares it.
+
+    `type` is the full declared type in the system's own words, for example `numeric(38,10)`,
+    `nvarchar(max)` or `DateTime64(6, 'UTC')`. For ClickHouse it is without `Nullable(...)`, which
+    `nullable` says instead.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    generated: bool = False
+    identity: bool = False
+    primary_key: int | None = None
+    """1-based position in the primary key, or None."""
+    own_type: str | None = field(default=None, repr=False, compare=False)
+    """What a statement would call the type, where `type` only says what kind of a type it is."""
+    collation: str | None = field(default=None, repr=False, compare=False)
+    """How the server itself orders a text, in its own words; None where nobody asked."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +100,88 @@ class TypeMap:
     """Whether the values that columns hold depend on the server's release."""
     reads_floats: Callable[[str], bool] = lambda version: True
     """Whether a version reads floats in text exactly."""
+
+
+_SQL = re.compile(
+    r"""\s*(?P<name>"(?:[^"]|"")+"|[^()\[\]]*?[^()\[\]\s])\s*
+        (?:\(\s*(?P<args>[^()]*?)\s*\)\s*(?P<suffix>[a-zA-Z ]*?))?\s*
+        (?P<dims>(?:\[\d*\]\s*)*)$""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class TypeText:
+    """A type's name without its arguments, and the arguments.
+
+    `array` is true for PostgreSQL's `type[]`; `numbers` holds the arguments that are integers
+    (`max` is -1).
+    """
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    array: bool = False
+
+    def number(self, position: int, default: int) -> int:
+        """Return an argument, or the system's default without it."""
+        return self.numbers[position] if position < len(self.numbers) else default
+
+
+@lru_cache(4096)
+def read(text: str) -> TypeText:
+    """Read a PostgreSQL or SQL Server type; text of another form is the name as a whole.
+
+    Args:
+        text: e.g. `character varying(20)[]`, `nvarchar(max)`, `timestamp(3) with time zone`.
+    """
+    match = _SQL.match(text)
+    if not match:
+        return TypeText(text.strip())
+    name, suffix = match["name"], match["suffix"]
+    if not name.startswith('"'):
+        name = " ".join(f"{name} {suffix or ''}".lower().split())
+    numbers = []
+    for argument in (match["args"] or "").split(","):
+        if argument.strip().lower() == "max":
+            numbers.append(-1)
+        elif re.fullmatch(r"\s*-?\d+\s*", argument):
+            numbers.append(int(argument))
+    return TypeText(name, tuple(numbers), bool(match["dims"]))
+
+
+def clickhouse(text: str) -> tuple[str, list[str]]:
+    """Split a ClickHouse type into its name and its arguments.
+
+    Args:
+        text: e.g. `DateTime64(6, 'UTC')` or `Array(Nullable(Decimal(9, 2)))`.
+    """
+    text = text.strip()
+    name, parenthesis, rest = text.partition("(")
+    if not parenthesis or not rest.endswith(")"):
+        return text, []
+    arguments, depth, quoted, start, inner = [], 0, False, 0, rest[:-1]
+    for position, character in enumerate(inner):
+        if character == "'":
+            quoted = not quoted
+        elif not quoted and character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "," and not quoted and not depth:
+            arguments.append(inner[start:position].strip())
+            start = position + 1
+    return name.strip(), [*arguments, inner[start:].strip()]
+
+
+def unwrap(text: str) -> tuple[str, bool, bool]:
+    """Remove LowCardinality and Nullable from a ClickHouse type.
+
+    Returns:
+        The inner type, whether it was Nullable, whether it was LowCardinality.
+    """
+    nullable = low_cardinality = False
+    while True:
+        name, arguments = clickhouse(text)
+        if name not in ("Nullable", "LowCardinality") or len(arguments) != 1:
+            return text.strip(), nullable, low_cardinality
+        nullable |= name == "Nullable"
+        low_cardinality |= name == "LowCardinality"
+        text = arguments[0]

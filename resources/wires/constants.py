@@ -16,10 +16,10 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Text, signed
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
+from tableferry.resources.types.type_map import Column
 
 Row = Sequence[Sample | None]
 """One value per column; None is NULL."""

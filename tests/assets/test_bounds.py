@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.assets.declaring.transfer_files import load_transfer
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics
 from tableferry.assets.planning.ranges.cutting import (
     extend_ranges,
     find_range,
     like_range,
     plan_ranges,
 )
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.run_tags import AS_OF_LAST_RUN, LEVEL, RANGES, RECHECK
-from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.assets.log.runs import AS_OF_LAST_RUN, LEVEL, RANGES, RECHECK
+from tableferry.assets.verifying.checked import CheckRequest
 from tableferry.checks.recheck import Recheck
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.decision import Decision
-from tableferry.assets.planning.rows.increments import increment
+from tableferry.assets.planning.rows.deltas import increment
 
 COLUMN, FULL_CHECK, NOW = "updated_at", 100.0, 1000.0
 MARK = "2024-01-01T00:00:00"

@@ -6,13 +6,9 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log.run_tags import (
-    LAUNCH,
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import LAUNCH, RANGE_END, RANGE_START
 from tableferry.assets.running.runs import (
     BACKFILL,
     RANGES_PER_RUN,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.ranges.boundaries import MAX_RANGES
+from tableferry.assets.planning.ranges.boundaries import MAX_RANGES, KeyStatistics
 from tableferry.assets.planning.ranges.cutting import (
     RangeGrowth,
     block_growth,
@@ -22,13 +22,12 @@ from tableferry.assets.planning.ranges.cutting import (
     plan_ranges,
     top_bound,
 )
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources import registry
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.catalog import BUCKETS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 KEYS: dict[KeyKind, st.SearchStrategy[Any]] = {
     "integer": st.one_of(

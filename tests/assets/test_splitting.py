@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
+from tableferry.assets.planning.ranges.known import MOST_RUNS, segments, split_by_rows
 
 NAMES = [f"r{number:03d}" for number in range(100)]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics
 from tableferry.assets.planning.ranges.cutting import (
     extend_ranges,
     find_range,
     plan_ranges,
     top_bound,
 )
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tests.assets.test_ranges import statistics_of

@@ -9,7 +9,7 @@ import pytest
 from tableferry.checks.comparing.causes import cause_of, likely_causes
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 DAY = "2024-03-01"
 REST = "-8899-aabbccddeeff"

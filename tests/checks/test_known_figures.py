@@ -10,7 +10,7 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 AMOUNT = Field("amount", "decimal", Column("amount", "numeric"), Column("amount", "Decimal"))
 FIRST, LAST = RANGES = [KeyRange("integer", None, 10), KeyRange("integer", 10, None)]

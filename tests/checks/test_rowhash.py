@@ -21,7 +21,7 @@ from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 Row = tuple[int, str | None, bytes | None]
 

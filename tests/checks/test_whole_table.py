@@ -12,7 +12,7 @@ from tableferry.checks import whole_table
 from tableferry.checks.sides import Comparison
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def test_a_source_that_is_lost_is_told_while_the_target_is_counted() -> None:

@@ -19,7 +19,7 @@ from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 TARGET = TableRef("clickhouse", "warehouse", "t")
 TEXT = "VARCHAR FROM TEXT"

@@ -12,12 +12,11 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.events import DagsterEvent, DagsterEventType
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log import sqlite_home
+from tableferry.assets.log import queries
 from tableferry.assets.log.history import RECENT_RUNS, past_runs
-from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.log.runs import seconds_of_last_runs
+from tableferry.assets.log.runs import TRANSFER, seconds_of_last_runs
 from tests.integration.support import homes
 
 SUCCESS, FAILURE = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
@@ -69,7 +68,7 @@ def test_runs_are_found_however_many_others_came_after(tmp_path: Path) -> None:
         other = instance.add_run(
             dg.DagsterRun(ASSET_JOB, asset_selection=frozenset([dg.AssetKey("other")]))
         )
-        with sqlite3.connect(Path(instance.root_directory) / sqlite_home.RUNS) as files:
+        with sqlite3.connect(Path(instance.root_directory) / queries.RUNS) as files:
             names = [row[1] for row in files.execute("PRAGMA table_info(runs)")]
             columns = [name for name in names if name not in ("id", "run_id", "run_body")]
             same = ", ".join(f'"{name}"' for name in columns)
@@ -101,7 +100,7 @@ def test_a_run_that_failed_says_nothing_about_how_long_one_takes(tmp_path: Path)
         other = add_run(instance, SUCCESS, tagged="others")
         failed = add_run(instance, FAILURE, tagged="orders")
         home = Path(instance.root_directory)
-        with sqlite3.connect(home / sqlite_home.RUNS) as files:
+        with sqlite3.connect(home / queries.RUNS) as files:
             for run_id, seconds in ((good, 300), (other, 7), (failed, 0.5)):
                 files.execute(
                     "UPDATE runs SET start_time = 1000, end_time = ? WHERE run_id = ?",
@@ -110,7 +109,7 @@ def test_a_run_that_failed_says_nothing_about_how_long_one_takes(tmp_path: Path)
         files.close()
         targets = {"orders": ORDERS.hops[0].to}
         for last, seconds in ((good, 300), (failed, 300)):
-            with sqlite3.connect(home / sqlite_home.INDEX) as files:
+            with sqlite3.connect(home / queries.INDEX) as files:
                 files.execute("DELETE FROM asset_keys")
                 files.execute(
                     "INSERT INTO asset_keys (asset_key, last_materialization, last_run_id)"
@@ -119,7 +118,7 @@ def test_a_run_that_failed_says_nothing_about_how_long_one_takes(tmp_path: Path)
                 )
             files.close()
             assert seconds_of_last_runs(instance, targets) == {"orders": seconds}
-        with sqlite_home.opened(home) as log:
+        with queries.opened(home) as log:
             assert seconds_of_last_runs(log, targets) == {"orders": 300}
             missing = {"never": ORDERS.source, **targets}
             assert set(seconds_of_last_runs(log, missing)) == {"orders"}

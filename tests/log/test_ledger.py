@@ -17,7 +17,7 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
-from tableferry.assets.log import attention, ledger, sqlite_home, written_columns
+from tableferry.assets.log import attention, ledger, queries, written_columns
 from tableferry.assets.log.downstream import marks
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log as EventLog
@@ -147,7 +147,7 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
         lambda log: read_status(log, [TRANSFER], evidence=True),
         lambda log: failed_transfers(log, [TRANSFER]),
     ]
-    with sqlite_home.opened(Path(instance.root_directory)) as files:
+    with queries.opened(Path(instance.root_directory)) as files:
         for ask in questions:
             assert ask(files) == ask(instance)
 

@@ -11,9 +11,9 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.events import DagsterEvent, DagsterEventType
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log import sqlite_home
+from tableferry.assets.log import queries
 from tableferry.assets.log.runs import failed_transfers, is_unanswered
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tests.integration.support import homes
@@ -78,7 +78,7 @@ def test_a_failure_stands_until_a_later_run_of_its_targets_succeeds(tmp_path: Pa
                 for transfer in TRANSFERS
                 if is_unanswered(instance, transfer, [hop.to for hop in transfer.hops])
             }
-        with sqlite_home.opened(Path(instance.root_directory)) as files:
+        with queries.opened(Path(instance.root_directory)) as files:
             assert failed_transfers(files, TRANSFERS) == {}
 
 

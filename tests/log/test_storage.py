@@ -28,7 +28,7 @@ from dagster._core.storage.event_log import (
 )
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from tableferry.assets.log import ledger, sqlite_home
+from tableferry.assets.log import ledger, queries
 from tableferry.assets.log.storage import SqliteEventLog, open_instance
 from tests.integration.support import homes
 
@@ -167,7 +167,7 @@ def test_a_storage_that_dagster_yaml_names_is_taken(
         for event in events():
             instance.event_log_storage.store_event(event)
         assert set(ledger.newest_ids(instance, ASSET)) == {"a", "b"}
-    with sqlite_home.quiet(home) or nullcontext() as files:
+    with queries.quiet(home) or nullcontext() as files:
         assert (files is not None) is (settings == "")
 
 
@@ -191,7 +191,7 @@ def test_dagsters_services_take_the_storage_of_a_new_home(
     homes.copy(tmp_path / "home")
     with dg.DagsterInstance.get() as instance:
         assert type(instance.event_log_storage) is SqliteEventLog
-    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+    with queries.quiet(tmp_path / "home") or nullcontext() as files:
         assert files is not None
 
 
@@ -207,7 +207,7 @@ def test_dagster_reads_a_home_in_which_a_run_has_not_ended(
     homes.copy(tmp_path / "home")
     with open_instance(tmp_path / "home") as instance:
         instance.add_run(dg.DagsterRun("job", status=status))
-    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+    with queries.quiet(tmp_path / "home") or nullcontext() as files:
         assert (files is not None) is dg.DagsterRun("job", status=status).is_finished
 
 
@@ -222,5 +222,5 @@ def test_the_files_of_a_home_are_read_only_if_its_log_is_in_them(
     config = tmp_path / "home" / "dagster.yaml"
     named = str(tmp_path / "home") if folder == "HOME" else folder
     config.write_text(config.read_text().replace("{env: DAGSTER_HOME}", named))
-    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+    with queries.quiet(tmp_path / "home") or nullcontext() as files:
         assert (files is not None) is read

@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.pipelines import api
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.errors import InputError

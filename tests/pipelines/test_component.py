@@ -19,7 +19,7 @@ from dagster_shared.serdes.objects import EnvRegistryKey
 
 import tableferry
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.pipelines.component.connections import EnvText, endpoints, lazily
 from tableferry.pipelines.component.scaffolder import ScaffoldParams, TransfersScaffolder
 from tests.guide import blocks

@@ -15,7 +15,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.definitions import build, defs
 from tableferry.resources.errors import InputError

@@ -7,7 +7,7 @@ import pytest
 from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.registry import system
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import dagster as dg
 import jsonschema
 import pytest
 
-from tableferry.assets.declaring.names import about
+from tableferry.assets.declaring.dagster_rules import about
 from tableferry.assets.judging import ProofState, RangeJudgement, TableJudgement
 from tableferry.assets.log.history import PastRun, unanswered
 from tableferry.pipelines.reporting.collect import checked_url, problems_of

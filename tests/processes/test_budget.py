@@ -8,11 +8,11 @@ import time
 import pytest
 
 from tableferry.resources.connecting.gate import Gate
+from tableferry.resources.connecting.guard import Pace, stop_waiting
 from tableferry.resources.connecting.names import connection_names
-from tableferry.resources.connecting.pace import Pace, stop_waiting
 from tableferry.resources.connecting.pool import ConnectionPool
-from tableferry.resources.contract import budget
-from tableferry.resources.contract.budget import Budget, Unshared
+from tableferry.resources.contract import limits
+from tableferry.resources.contract.limits import Budget, Unshared
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.postgres.server import PostgresServer
@@ -272,4 +272,4 @@ def test_a_rate_is_shared_by_the_slots_that_are_held() -> None:
         half.keep_pace(600_000)
     # less whatever has been slept too long before, which is credit of half a second at most
     assert time.monotonic() - started >= 0.7, "2 of 4 slots are others'"
-    assert Budget(rate=1.0).slots == budget.USUAL_CONNECTIONS
+    assert Budget(rate=1.0).slots == limits.USUAL_CONNECTIONS

@@ -17,7 +17,7 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.doctor import examine_machine
 from tableferry.resources import extras
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.inspection import Finding
+from tableferry.resources.contract.catalog import Finding
 from tableferry.resources.digest import native
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.server import FilesServer

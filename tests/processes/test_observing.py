@@ -13,7 +13,7 @@ import pyarrow as pa
 from tableferry.assets.running.work import Work
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def test_a_slow_catalog_holds_only_those_that_ask_it() -> None:

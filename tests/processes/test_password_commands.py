@@ -17,10 +17,10 @@ from dagster_postgres.auth import AzureWifTokenProvider
 
 from tableferry.pipelines.settings import server
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connecting import password_commands
+from tableferry.resources.connecting import passwords
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.names import connection_names
-from tableferry.resources.connecting.password_commands import PasswordCommand
+from tableferry.resources.connecting.passwords import PasswordCommand
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.settings import conninfo
@@ -53,7 +53,7 @@ def test_a_password_is_asked_for_kept_and_asked_for_anew(
     assert [endpoint.settings().password for _ in range(3)] == ["secret-0"] * 3
     assert not _refused(endpoint).transient, "it is new: it is wrong"
     assert endpoint.settings().password == "secret-1"
-    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "FRESH_SECONDS", 0.0)
     assert _refused(endpoint).transient, "another one may be right"
     assert endpoint.settings().password == "secret-2"
     always = resource(host="h", password_command=counting, password_command_seconds=0)
@@ -69,7 +69,7 @@ def _refused(endpoint: Server) -> ConnectionFailed:
 def test_only_a_login_asks_and_only_a_refused_one_asks_anew(
     counting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "FRESH_SECONDS", 0.0)
     endpoint = PostgresResource(host="h", password_command=counting)
     asked = tmp_path / "asked"
     assert str(endpoint.settings()) == "postgres at h:5432"
@@ -92,7 +92,7 @@ def test_a_child_is_not_kept_waiting_by_a_thread_of_its_parent(counting: str) ->
         time.sleep(0.3)
         if (child := os.fork()) == 0:
             command = PasswordCommand("sleep 1", "x")
-            os._exit(0 if password_commands._asking[command.key].acquire(timeout=0.1) else 1)
+            os._exit(0 if passwords._asking[command.key].acquire(timeout=0.1) else 1)
         assert os.waitpid(child, 0)[1] == 0
         asking.result()
 
@@ -154,7 +154,7 @@ def test_a_program_in_the_background_ends_with_it(tmp_path: Path, output: str) -
 def test_a_program_that_hangs_is_ended_with_those_that_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_commands, "PATIENCE", 1.0)
+    monkeypatch.setattr(passwords, "PATIENCE", 1.0)
     started = tmp_path / "started"
     command = f"sh -c 'sleep 1000 & echo $! > {started}; wait'"
     with pytest.raises(InputError, match="sh has not ended within 1 seconds"):
@@ -197,7 +197,7 @@ def of_module() -> str:
 
 
 def test_an_object_gives_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "FRESH_SECONDS", 0.0)
     first, second = Tokens(), Tokens()
     endpoint = PostgresResource(host="h", password_provider=first)
     another = PostgresResource(host="h", password_provider=second)

@@ -14,7 +14,7 @@ from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("clickhouse", "shop", "orders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.registry import system
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tableferry.resources.clickhouse.nodes import require_place
+from tableferry.resources.clickhouse.cluster import require_place
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef

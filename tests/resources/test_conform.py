@@ -18,7 +18,7 @@ from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.errors import InputError, SchemaDrift, ValueRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.types.declared import TypeText, clickhouse, read, unwrap
+from tableferry.resources.types.type_map import TypeText, clickhouse, read, unwrap
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tableferry.resources.digest.client import digests, framed
 from tableferry.resources.digest.definition import ALGORITHMS
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 ID = Field("id", "uuid", Column("id", "uuid"), Column("id", "UUID"))
 TEXT = Field("note", "text", Column("note", "text"), Column("note", "String"))

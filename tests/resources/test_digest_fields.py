@@ -9,8 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tableferry.checks.limits import with_limits
-from tableferry.checks.verdict import Verdict
+from tableferry.checks.verdict import Verdict, with_limits
 from tableferry.resources import registry
 from tableferry.resources.columns.conversions import NoConversion
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
@@ -27,7 +26,7 @@ from tableferry.resources.digest.fields import (
 from tableferry.resources.errors import InputError
 from tableferry.resources.files import digest as in_files
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @pytest.mark.parametrize(

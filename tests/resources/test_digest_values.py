@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.resources.contract.fields import Field, Kind
-from tableferry.resources.digest.values import shown
-from tableferry.resources.types.column import Column
+from tableferry.resources.digest.definition import shown
+from tableferry.resources.types.type_map import Column
 
 
 def field(kind: Kind, *, scale: int = 0, item: Field | None = None) -> Field:

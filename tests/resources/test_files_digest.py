@@ -7,7 +7,7 @@ import pytest
 
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.files.digest import text
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def written(kind: str, type_: str, literal: str, scale: int = 0) -> str:

@@ -14,7 +14,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.files.exports import covered, file_name, range_of
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 EXPORTED = [
     KeyRange("integer", None, 10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.errors import InputError
-from tableferry.resources.files.inference import WIDTH, inferred, united
+from tableferry.resources.files.described import WIDTH, inferred, united
 from tableferry.resources.files.types import from_text
 
 

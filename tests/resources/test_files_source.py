@@ -11,7 +11,7 @@ from tableferry.resources.files.source import row_group_ranges
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 NAMES = ["a.csv", "2024/01/a b.parquet", "a..b.csv", "a...b.csv", "50%.csv", "x\ny.csv", "é😀'.csv"]
 KEY = Column("_file", "FILE", nullable=False)

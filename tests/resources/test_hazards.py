@@ -17,7 +17,7 @@ from tableferry.resources.postgres import hazards as postgres
 from tableferry.resources.postgres.hazards import DELETE, INSERT, UPDATE
 from tableferry.resources.sqlserver import hazards as sqlserver
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 TABLE = TableRef("sqlserver", "dbo", "t")
 KEY = Column("id", "bigint", nullable=False)

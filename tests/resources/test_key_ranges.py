@@ -24,9 +24,9 @@ from tableferry.resources.contract.table_sql import (
     within_any,
 )
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
+from tableferry.resources.keys.cover import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 FILES = registry.system("files")
 """Its dialect is that of DuckDB, which the tests can ask without a server."""

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tableferry.resources.connecting import guard as guards
-from tableferry.resources.connecting.guard import BusyWait, SourceBusy
-from tableferry.resources.connecting.pace import stop_waiting
+from tableferry.resources.connecting.guard import BusyWait, SourceBusy, stop_waiting
 from tableferry.resources.contract.limits import DEFAULTS, NAMES, SourceLimits, parse, read
 from tableferry.resources.errors import (
     ConnectionFailed,

@@ -12,7 +12,7 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import Marker, Published, range_key
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def ranges(*bounds: int | None) -> list[KeyRange]:

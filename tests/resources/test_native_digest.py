@@ -32,7 +32,7 @@ from tableferry.resources.digest.native import Layout, SentRows
 from tableferry.resources.errors import ReceiptMismatch, TableferryError
 from tableferry.resources.postgres.text_formats import sent_form
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.resources import broken_copy_text
 
 ROOT = Path(__file__).resolve().parents[2]

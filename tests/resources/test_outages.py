@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connecting import bounds, retry
+from tableferry.resources.connecting import retry, waiting
 from tableferry.resources.connecting.retry import patiently, retrying
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 
@@ -93,7 +93,7 @@ def test_waiting_is_said_at_once_and_once(clock: Clock, caplog: pytest.LogCaptur
 def test_who_does_not_wait_says_nothing_of_it(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with bounds.bounded(), pytest.raises(ConnectionFailed, match=r"refused$"):
+    with waiting.bounded(), pytest.raises(ConnectionFailed, match=r"refused$"):
         connecting(clock, [refused(), None])
     assert caplog.records == []
 
@@ -134,7 +134,7 @@ def test_nobody_waits_for_what_does_not_pass(clock: Clock, error: Exception) -> 
 
 
 def test_who_only_asks_whether_it_is_there_does_not_wait(clock: Clock) -> None:
-    with bounds.bounded(), pytest.raises(ConnectionFailed):
+    with waiting.bounded(), pytest.raises(ConnectionFailed):
         connecting(clock, [refused(), None])
     retry.forget_outages()
     assert len(connecting(clock, [refused(), None])) == 2
@@ -153,10 +153,10 @@ def test_a_server_that_stays_away_is_given_up_once(clock: Clock) -> None:
 def test_nobody_sleeps_past_the_end_of_a_tick(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "time", clock)
+    monkeypatch.setattr(waiting, "time", clock)
     monkeypatch.setattr(retry, "backoff", lambda attempt: 0.0 if attempt < 3 else 20.0)
     tries = 0
-    with pytest.raises(StatementFailed), bounds.bounded(clock.now + 10):
+    with pytest.raises(StatementFailed), waiting.bounded(clock.now + 10):
         for attempt in retrying():
             with attempt:
                 tries += 1

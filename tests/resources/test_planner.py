@@ -8,7 +8,7 @@ from tableferry.resources import registry
 from tableferry.resources.columns.planner import ColumnOverride, incompatibility, plan_copy
 from tableferry.resources.errors import InputError, NamesClash, TypeRefused
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 POSTGRES = TableRef("postgres", "public", "t")
 SQLSERVER = TableRef("sqlserver", "dbo", "t")

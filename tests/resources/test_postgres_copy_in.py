@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.errors import InputError
-from tableferry.resources.postgres.load import _uuid_bytes
+from tableferry.resources.postgres.target import _uuid_bytes
 
 
 @pytest.mark.parametrize("text", [pa.string(), pa.large_string()])

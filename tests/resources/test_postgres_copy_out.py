@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.postgres.copy_out import HEADER_BYTES, joined_binary
-from tableferry.resources.wires.counted import CountedBytes
+from tableferry.resources.wires.text_rows import CountedBytes
 
 HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 

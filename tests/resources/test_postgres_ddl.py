@@ -14,7 +14,7 @@ from tableferry.resources.contract.target_options import TargetOptions, WriteMod
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("postgres", "o's", "orders")

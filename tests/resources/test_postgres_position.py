@@ -8,7 +8,7 @@ import pytest
 
 from tableferry.assets.log.records import DataVersion
 from tableferry.assets.log.states import Reason
-from tableferry.resources.postgres.position import Position
+from tableferry.resources.postgres.snapshots import Position
 
 NOW = Position("7312345678901234567", 2, 0x1_00000060)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SOURCE = TableRef("postgres", "public", "t")
 

@@ -9,8 +9,8 @@ import pytest
 
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.script import _constants
-from tableferry.resources.types.column import Column
+from tableferry.resources.transactional.delta import _constants
+from tableferry.resources.types.type_map import Column
 
 
 @pytest.mark.parametrize(

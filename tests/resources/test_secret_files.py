@@ -13,7 +13,7 @@ import pytest
 
 from tableferry.pipelines.settings import configured, resources
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import passwords
 from tableferry.resources.connecting.names import (
     connection_names,
     connection_url,
@@ -51,20 +51,20 @@ def written(path: Path, text: str | bytes, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_the_end_of_the_line_is_not_part_of_the_secret(tmp_path: Path, end: str) -> None:
     path = written(tmp_path / "secret", f" {SECRET} {end}")
-    assert secret_files.read(str(path), "X_FILE") == f" {SECRET} "
+    assert passwords.read(str(path), "X_FILE") == f" {SECRET} "
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
 def test_a_file_for_its_owner_alone_is_read(secret: Path, mode: int) -> None:
     secret.chmod(mode)
-    assert secret_files.read(str(secret), "X_FILE") == URL
+    assert passwords.read(str(secret), "X_FILE") == URL
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o666, 0o620, 0o660, 0o602])
 def test_a_file_that_others_can_read_is_refused(secret: Path, mode: int) -> None:
     secret.chmod(mode)
     with pytest.raises(InputError) as refused:
-        secret_files.read(str(secret), "X_FILE")
+        passwords.read(str(secret), "X_FILE")
     assert str(refused.value) == (
         f"X_FILE: other users can read {secret} (mode {mode:04o}), which holds a secret: "
         f"chmod 600 {secret}"
@@ -82,18 +82,18 @@ def test_root_may_share_a_secret_with_a_group(
     secret.chmod(mode)
     os.chown(secret, owner, 1)
     if good:
-        assert secret_files.read(str(secret), "X_FILE") == URL
+        assert passwords.read(str(secret), "X_FILE") == URL
     else:
         with pytest.raises(InputError, match="other users can read"):
-            secret_files.read(str(secret), "X_FILE")
+            passwords.read(str(secret), "X_FILE")
 
 
 READ = """
 import sys
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import passwords
 from tableferry.resources.errors import InputError
 try:
-    print(secret_files.read(sys.argv[1], "X_FILE"))
+    print(passwords.read(sys.argv[1], "X_FILE"))
 except InputError as error:
     print(error)
 """
@@ -135,7 +135,7 @@ def test_what_is_no_secret_is_refused(tmp_path: Path) -> None:
         ("empty", "\n"),
         ("two", f"{SECRET}\n{SECRET}\n"),
         ("bytes", b"\xff\xfe"),
-        ("large", "x" * (secret_files.MOST_BYTES + 1)),
+        ("large", "x" * (passwords.MOST_BYTES + 1)),
     ):
         written(tmp_path / name, text)
     for name, message in (
@@ -148,7 +148,7 @@ def test_what_is_no_secret_is_refused(tmp_path: Path) -> None:
         ("bytes", "is not UTF-8 text"),
     ):
         with pytest.raises(InputError, match=f"^X_FILE: .*/{name}:? .*({message})") as refused:
-            secret_files.read(str(tmp_path / name), "X_FILE")
+            passwords.read(str(tmp_path / name), "X_FILE")
         assert SECRET not in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tableferry.resources import registry
 from tableferry.resources.digest.measure import Grouped
-from tableferry.resources.digest.segments import (
+from tableferry.resources.digest.stretches import (
     COUNT,
     FEWEST_ROWS,
     changed_segments,
@@ -20,7 +20,7 @@ from tableferry.resources.digest.segments import (
     span,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 bounds = st.integers(-(2**62), 2**62 - 10**9)
 

@@ -17,7 +17,7 @@ from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import anew
 from tableferry.resources.sqlserver.catalog import COLUMNS, FLAGS, MASKED, PRIMARY_KEYS, columns_of
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 TABLE = TableRef.parse("sqlserver://dbo.people")
 TARGET = TableRef.parse("clickhouse://warehouse.people")

@@ -13,7 +13,7 @@ from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import TargetSession
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.dialect import DIALECT
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 COLUMN = Column("at", "datetime")
 SECOND = dt.datetime(2020, 2, 29, 23, 59, 59)

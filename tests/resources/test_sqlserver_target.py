@@ -14,7 +14,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
 TARGET = TableRef("sqlserver", "shop]s", "orders")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tableferry.resources import registry
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.bounds import to_bound
+from tableferry.resources.keys.cover import to_bound
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.text import MOST_CHARACTERS, problem, separator
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 NAMED = st.characters(min_codepoint=0x20, max_codepoint=0xD7FF)
 BOUNDS = st.one_of(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tableferry.resources.connecting.tls import Certificate, examine
+from tableferry.resources.connecting.health import Certificate, examine
 
 Serve = Callable[[trustme.LeafCert], int]
 

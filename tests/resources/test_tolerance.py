@@ -13,7 +13,7 @@ from tableferry.resources import registry
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.digest.tolerance import MICROSECONDS, Tolerance
 from tableferry.resources.errors import InputError
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 FILES = registry.system("files")
 

@@ -9,7 +9,7 @@ from docs.tools import types_page
 
 from tableferry.resources.postgres import types as postgres
 from tableferry.resources.sqlserver import types as sqlserver
-from tableferry.resources.types.declared import read
+from tableferry.resources.types.type_map import read
 
 DOCS = Path(__file__).parents[2] / "docs" / "types.md"
 

@@ -23,13 +23,9 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._utils.error import SerializableErrorInfo
 
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-    TRANSFER,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors import alerts, missed

@@ -9,14 +9,11 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.declaring.sections import CheckSpec
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.checks.verdict import Verdict

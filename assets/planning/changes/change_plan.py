@@ -14,9 +14,8 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records, newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import created_table
-from tableferry.assets.planning.changes.change import Change, Drop
+from tableferry.assets.planning.changes.change import Change, Drop, misfits, too_narrow, widenings
 from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of, unplanned_columns
-from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop
@@ -25,7 +24,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import InputError, SchemaDrift
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 @dataclass(frozen=True)

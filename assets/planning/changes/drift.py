@@ -15,7 +15,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -12,9 +12,9 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.errors import ColumnsRefused, InputError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Date, Decimal, Float, Integer, Time, Timestamp
+from tableferry.resources.types.type_map import Column
 
 _CAST = (Float, Decimal, Date, Time, Timestamp)
 _CAST_FROM = (*_CAST, Integer)

@@ -16,8 +16,8 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import Mark
 from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.words import those_there
 
 Renames = tuple[tuple[str, str], ...]

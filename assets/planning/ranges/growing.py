@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.ranges.boundaries import most_rows
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics, most_rows
 from tableferry.assets.planning.ranges.cutting import extend_ranges
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.catalog import ask_together
@@ -16,11 +15,10 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
-from tableferry.resources.keys.bounds import to_number
-from tableferry.resources.keys.cover import lacking
+from tableferry.resources.keys.cover import lacking, to_number
 from tableferry.resources.keys.range import NULL_NAME, WHOLE_NAME, KeyRange, parse_range
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 
 
 def not_growing(

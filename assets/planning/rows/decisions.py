@@ -26,8 +26,7 @@ from tableferry.assets.planning.columns.hop_columns import new_columns, target_c
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.rows.actions import with_actions
 from tableferry.assets.planning.rows.decision import Action, Decision, decide, moved_by_others
-from tableferry.assets.planning.rows.deltas import changed_parts
-from tableferry.assets.planning.rows.increments import increment, intact, now
+from tableferry.assets.planning.rows.deltas import changed_parts, increment, intact, now
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.expectations import ALL_CHECKS

@@ -1,4 +1,4 @@
-"""Runs several transfers side by side: those with nothing to do in threads, others in processes."""
+"""Runs, plans and checks several transfers side by side: in threads, or in processes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log import sqlite_home
+from tableferry.assets.log import queries
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import seconds_of_last_runs
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.one import running
 from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.shell import say
-from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
+from tableferry.pipelines.command.shell import report_waiting, say
+from tableferry.pipelines.command.show.views import Attempt, TransferOutcome, TransferView, View
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.show.views import CheckView, PlanView
+
 
 LOOKING = 4
 """Transfers that are compared with the event log at a time; that is mostly waiting for servers."""
@@ -43,7 +48,7 @@ class _FileSession(Session):
 
     def _files(self) -> AbstractContextManager[Log | None]:
         assert self.home is not None
-        return sqlite_home.opened(self.home)
+        return queries.opened(self.home)
 
 
 @dataclass(frozen=True)
@@ -265,3 +270,100 @@ def _look(session: Session, name: str, selection: Selection) -> TransferOutcome 
         failed = TransferView(name, [], False, error_lines(error))
         return TransferOutcome(failed, time.perf_counter() - began, error)
     return None if view is None else TransferOutcome(view, time.perf_counter() - began)
+
+
+PLANNED_AT_A_TIME = 4
+"""Transfers that are planned at a time, by default."""
+
+
+@dataclass(frozen=True)
+class _Checking:
+    """The work of `check`, for `in_processes`."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def log_level(self) -> str | None:
+        level: str | None = self.options.get("log_level")
+        return level
+
+    def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Attempt[CheckView]:
+        from tableferry.pipelines.command.one import runner
+
+        def check() -> CheckView:
+            report_waiting(runner.blocking_runs(session, name))
+            return runner.check(session, name, **self.options)
+
+        return _attempt(name, check, lambda view: view.errors)
+
+    def died(self, name: str, reason: str, seconds: float) -> Attempt[CheckView]:
+        return Attempt(name, None, [f"{reason}; check it again"], seconds)
+
+
+def check_each(
+    session: Session, names: Sequence[str], jobs: int, options: Mapping[str, Any]
+) -> list[Attempt[CheckView]]:
+    """Check the transfers, each in one of several processes, the longest first.
+
+    Args:
+        session: the session of the command.
+        names: the transfers.
+        jobs: how many are checked at a time; 1: all in this process.
+        options: the keyword arguments of `runner.check`.
+    """
+    work = _Checking(options)
+    # servers that code has passed in exist in this process only
+    if jobs == 1 or session.resources is not None:
+        return [work(session, name, ignore_progress) for name in names]
+    queue = Queue(expected(session, names, anew=True))
+    for name in names:
+        queue.put(name)
+    done = in_processes(session, work, queue, jobs, watch=Watch())
+    by_name = {attempt.transfer: attempt for attempt in done}
+    return [by_name[name] for name in names]
+
+
+def plan_each(
+    session: Session, names: Sequence[str], jobs: int, *, force: bool
+) -> list[Attempt[PlanView]]:
+    """Plan the transfers, several at a time: that is mostly waiting for servers."""
+    from tableferry.pipelines.command.one import runner
+
+    reading = quietly(session)
+    ahead = {name: looking for batch, looking in reading.looks(names) for name in batch}
+
+    def plan(name: str) -> PlanView:
+        return runner.plan(ahead[name], name, force=force)
+
+    return in_threads(names, jobs, plan, lambda view: view.errors)
+
+
+def in_threads(
+    names: Sequence[str],
+    jobs: int,
+    command: Callable[[str], View],
+    errors: Callable[[View], Sequence[str]] = lambda view: (),
+) -> list[Attempt[View]]:
+    """Do something with several transfers at a time that is mostly waiting for servers."""
+
+    def attempt(name: str) -> Attempt[View]:
+        return _attempt(name, lambda: command(name), errors)
+
+    executor = ThreadPoolExecutor(jobs, "transfer")
+    try:
+        return list(executor.map(attempt, names))
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _attempt(
+    name: str, command: Callable[[], View], errors: Callable[[View], Sequence[str]]
+) -> Attempt[View]:
+    began = time.perf_counter()
+    view: View | None = None
+    try:
+        view = command()
+        lines = errors(view)
+    except Exception as error:
+        lines = error_lines(error)
+    return Attempt(name, view, lines, time.perf_counter() - began)

@@ -11,7 +11,7 @@ from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.levels import Level
 from tableferry.checks.recheck import Recheck
 from tableferry.resources.connecting.names import system_of, table_of
-from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.catalog import inspection_of
 from tableferry.resources.contract.source import columns_of_rows
 from tableferry.resources.errors import InputError, RowsHidden
 from tableferry.resources.tables import TableRef

@@ -11,13 +11,13 @@ from tableferry.assets.planning.changes.change_plan import TargetChanges, plan_c
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.increments import from_watermark
+from tableferry.assets.planning.rows.deltas import from_watermark
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one import finding
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.loader import format_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import RUN
 

@@ -14,12 +14,12 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.command_runs import carry_out, record_failure, selected
 from tableferry.assets.log.history import failure_lines
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
+from tableferry.assets.log.runs import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.assets.verifying.checked import CheckRequest
 from tableferry.pipelines.command.one.child import Children, Ended, Parent
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build

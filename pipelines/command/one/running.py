@@ -17,7 +17,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.planning import hazards, shrinking, transfer_plan, wires
-from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
+from tableferry.assets.planning.ranges.known import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import shared_snapshot
@@ -25,7 +25,7 @@ from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.pipelines.command.one.finding import FoundWork, Selection, find_work
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.range_views import (
+from tableferry.pipelines.command.show.views import (
     RangeView,
     TransferView,
     range_notes,
@@ -287,7 +287,7 @@ def _move(
     if transfer.by_place:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import PROFILE
+    from tableferry.assets.log.runs import PROFILE
     from tableferry.pipelines.command.one import launching
 
     try:

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.checks.verdict import Difference, shown_value
-from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
-from tableferry.pipelines.command.show.render import number, shown
+from tableferry.pipelines.command.show.render import ListColumn, Listing, ListRow, number, shown
 from tableferry.pipelines.reporting.report import moment
 from tableferry.resources.words import counted, iso_time
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from tableferry.assets.declaring.names import about
+from tableferry.assets.declaring.dagster_rules import about
 from tableferry.assets.judging import ProofState
 from tableferry.assets.log.states import State
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
-from tableferry.pipelines.command.show.range_views import Attempt, TransferOutcome
-from tableferry.pipelines.command.show.render import number, shown
+from tableferry.pipelines.command.show.render import ListColumn, Listing, ListRow, number, shown
+from tableferry.pipelines.command.show.views import Attempt, TransferOutcome
 from tableferry.pipelines.reporting.fleet import Fleet, fleet
 from tableferry.resources.words import counted, iso_time
 

@@ -19,8 +19,7 @@ from tableferry.checks.comparing.schemas import (
     compare_schemas,
     declared_of,
 )
-from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
-from tableferry.pipelines.command.show.render import shown
+from tableferry.pipelines.command.show.render import ListColumn, Listing, ListRow, shown
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.contract.markers import MARKERS
 from tableferry.resources.contract.source import source_of

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log import sqlite_home
+from tableferry.assets.log import queries
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.runs import failed_transfers
 from tableferry.pipelines.command.session import open_session
@@ -38,7 +38,7 @@ def columns(result: Result) -> dict[str, list[str]]:
 def statements(transfers: Sequence[Transfer]) -> int:
     """How many statements the history of transfers takes."""
     sent: list[str] = []
-    with sqlite_home.opened(home_path()) as log:
+    with queries.opened(home_path()) as log:
         log.set_trace_callback(sent.append)
         read_status(log, transfers)
         failed_transfers(log, transfers)

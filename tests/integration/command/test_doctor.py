@@ -18,7 +18,7 @@ from psycopg import sql
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import doctor as examining
 from tableferry.resources.connecting import health
-from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.catalog import Finding, Use
 from tableferry.resources.postgres.health import findings as findings_of_postgres
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.health import findings

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.log import trail as evidence
 from tableferry.checks import whole_table
 from tableferry.checks.verdict import Verdict

@@ -11,10 +11,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render

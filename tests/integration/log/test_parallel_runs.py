@@ -11,7 +11,7 @@ import dagster as dg
 import psycopg
 import pytest
 
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.log.ledger import committed
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.one import runner

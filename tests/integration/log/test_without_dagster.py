@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.log import sqlite_home
+from tableferry.assets.log import queries
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import is_unanswered
 from tableferry.pipelines.cli import main
@@ -65,7 +65,7 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
 
 def files_of(session: Session) -> closing[sqlite3.Connection]:
     assert session.home is not None
-    files = sqlite_home.quiet(session.home)
+    files = queries.quiet(session.home)
     assert files is not None
     return files
 

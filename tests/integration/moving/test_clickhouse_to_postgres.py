@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.ranges.statistics import key_statistics
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.catalog import Described
 from tableferry.resources.contract.source import source_of

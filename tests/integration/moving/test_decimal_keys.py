@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.planning.ranges.statistics import key_statistics
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.pipelines.cli import main
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef

@@ -12,7 +12,7 @@ from tableferry.pipelines.command.one import runner
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
-from tableferry.resources.digest.segments import changed_segments
+from tableferry.resources.digest.stretches import changed_segments
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import system as system_of
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen

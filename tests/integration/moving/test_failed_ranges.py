@@ -8,11 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
 from tests.integration.support.interface import Interface, served

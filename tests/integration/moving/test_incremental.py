@@ -10,7 +10,7 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning.rows import increments
+from tableferry.assets.planning.rows import deltas
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.errors import InputError
@@ -229,7 +229,7 @@ def test_what_newer_rows_do_not_say_is_found(
     # a change that leaves the watermark alone waits for the range to be compared as a whole
     one.source("UPDATE {t} SET name = 'unseen' WHERE id = 44")
     assert not one.run().run_ids
-    then = increments.now() + 8 * DAY
+    then = deltas.now() + 8 * DAY
     monkeypatch.setattr("tableferry.assets.running.rows.now", lambda: then)
     monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
@@ -286,7 +286,7 @@ def test_the_second_hop_alone_reads_what_the_first_is_due_to_compare(
 ) -> None:
     one = incremental("sqlserver", "clickhouse")
     plant(one, "clickhouse", 20)
-    then = increments.now() + 8 * DAY
+    then = deltas.now() + 8 * DAY
     monkeypatch.setattr("tableferry.assets.running.rows.now", lambda: then)
     monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}

@@ -7,10 +7,7 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics, key_statistics
 from tableferry.assets.planning.ranges.cutting import extend_ranges, plan_ranges, top_bound
-from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import KeyRange
@@ -17,7 +17,7 @@ from tableferry.resources.postgres import source as postgres_source
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.integration.support import looking
 from tests.servers import own
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.definitions import build

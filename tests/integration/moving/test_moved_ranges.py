@@ -16,7 +16,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.keys.bounds import to_bound
+from tableferry.resources.keys.cover import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tests.chance import chance

@@ -19,9 +19,9 @@ from tableferry.assets.running import moving
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
-from tableferry.resources.postgres.position import Position
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import _pool
+from tableferry.resources.postgres.snapshots import Position
 from tests.integration.conftest import Ferry
 from tests.servers import POSTGRES, named
 

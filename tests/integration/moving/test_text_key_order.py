@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.assets.planning.ranges.cutting import plan_ranges
-from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.endpoint import Endpoint
@@ -20,7 +20,7 @@ from tableferry.resources.keys.text import problem
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.chance import chance
 from tests.integration.conftest import table_name
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import psycopg
 import pytest
 
-from tableferry.resources.connecting import password_commands, pool
+from tableferry.resources.connecting import passwords, pool
 from tests.integration.conftest import Ferry
 from tests.integration.support.beside import beside, until
 from tests.servers import Servers, own
@@ -54,7 +54,7 @@ def test_a_run_of_many_ranges_follows_a_password_that_changes(
     monkeypatch.setenv(
         "TABLEFERRY_CONNECTION_ROTATED_PASSWORD_COMMAND", f"sh -c 'tee -a {asked} < {token}'"
     )
-    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "FRESH_SECONDS", 0.0)
     change()
     one = ferry("['clickhouse://warehouse.{t}']", *TABLE)
     for wire in ("arrow", "text"):

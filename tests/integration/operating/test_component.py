@@ -14,7 +14,7 @@ from dagster.components.testing import DefsFolderSandbox, create_defs_folder_san
 
 import tableferry
 from tableferry.assets.log.command_runs import selected
-from tableferry.assets.log.run_tags import COMPLETE
+from tableferry.assets.log.runs import COMPLETE
 from tests.integration.conftest import QUIET
 from tests.integration.support import homes, looking
 from tests.servers import Servers, own

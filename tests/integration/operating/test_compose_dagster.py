@@ -22,7 +22,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.session import Session, open_session

@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import TRANSFER
 from tableferry.sensors.rounds import FIRST_PAUSE
 from tableferry.sensors.sending import ALERTS
 from tests.integration.conftest import Ferry

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tableferry.pipelines import definitions
-from tableferry.resources.connecting.bounds import TooSlow, bounded
+from tableferry.resources.connecting.waiting import TooSlow, bounded
 from tableferry.sensors import rounds
 from tests.integration.conftest import Ferry
 from tests.integration.operating.test_ticks import HOPS, launch, schedule_tick, tick

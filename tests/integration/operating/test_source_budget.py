@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tableferry.assets.log.states import State
 from tableferry.pipelines.cli import main
 from tableferry.resources.connecting.gate import close_gates
-from tableferry.resources.connecting.pace import CREDIT_SECONDS
+from tableferry.resources.connecting.guard import CREDIT_SECONDS
 from tests.integration.conftest import Ferry
 from tests.integration.support.beside import beside
 from tests.integration.support.crashing import Command, ask_sqlserver, crash, reopen

@@ -17,14 +17,9 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
 
-from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.dagster_rules import ASSET_JOB
 from tableferry.assets.log.command_runs import selected
-from tableferry.assets.log.run_tags import (
-    PARTITION,
-    RANGE_END,
-    RANGE_START,
-    TRANSFER,
-)
+from tableferry.assets.log.runs import PARTITION, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.definitions import build
 from tableferry.resources.connecting import retry

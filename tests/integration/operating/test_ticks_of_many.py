@@ -14,7 +14,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import TRANSFER
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.ranges.growing import not_growing
@@ -26,8 +26,7 @@ from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
-from tableferry.sensors.first_ranges import first_ranges_sensor
-from tableferry.sensors.new_ranges import new_ranges_sensor
+from tableferry.sensors.new_ranges import first_ranges_sensor, new_ranges_sensor
 from tests.integration.support import homes
 from tests.integration.support.recording import Log
 from tests.servers import Servers, own

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from dagster._core.scheduler.instigation import InstigatorStatus
 
-from tableferry.assets.declaring.names import schedule_name
-from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.declaring.dagster_rules import schedule_name
+from tableferry.assets.log.runs import TRANSFER
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import demo
 from tableferry.pipelines.command.one import runner

@@ -17,7 +17,7 @@ from tableferry.checks.sides import Comparison
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified, range_number, within
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.chance import chance
 from tests.integration.conftest import table_name
 from tests.integration.support.pairs import Place, places

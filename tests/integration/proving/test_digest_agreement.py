@@ -26,7 +26,7 @@ from tableferry.resources.postgres.digest import VARIANTS
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.integration.proving.test_reconcile_no_false_alarm import (
     FOR_SQLSERVER,
     NO_KEY,

@@ -26,8 +26,8 @@ from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.steps import OverflowPolicy
+from tableferry.resources.types.type_map import Column
 from tests.chance import chance
 from tests.integration.support.typed_servers import (
     EVERYTHING,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics, key_statistics
 from tableferry.assets.planning.ranges.cutting import plan_ranges
-from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.key_kind import key_kind

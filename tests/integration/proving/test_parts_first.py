@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics
 from tableferry.assets.planning.ranges.cutting import plan_ranges
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints

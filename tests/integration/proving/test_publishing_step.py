@@ -30,7 +30,7 @@ from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tableferry_local import postgres as local_postgres
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.support import looking

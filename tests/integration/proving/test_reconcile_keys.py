@@ -28,7 +28,7 @@ from tableferry.resources.errors import SchemaDrift, TableMissing
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.integration.support import looking
 
 pytestmark = pytest.mark.integration

@@ -22,7 +22,7 @@ from tableferry.resources.postgres.catalog import unique_by
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from contextlib import suppress
 import mssql_python
 import pytest
 
-from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.catalog import inspection_of
 from tableferry.resources.errors import RowsHidden
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource

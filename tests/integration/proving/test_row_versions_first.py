@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from tableferry.assets.planning.ranges.boundaries import KeyStatistics
 from tableferry.assets.planning.ranges.cutting import plan_ranges
-from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint

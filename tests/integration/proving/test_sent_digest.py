@@ -18,7 +18,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.source import PostgresSource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tableferry.resources.wires.constants import TypePair, plan_of, rows_of, table_of
 from tests.integration.support import looking
 from tests.servers import own

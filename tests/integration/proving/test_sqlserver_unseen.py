@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tableferry.resources.contract.inspection import Use, inspection_of
+from tableferry.resources.contract.catalog import Use, inspection_of
 from tableferry.resources.errors import RowsHidden
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource

@@ -15,10 +15,7 @@ import pytest
 from click.testing import Result
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.assets.running import moving
 from tableferry.assets.verifying import on_demand
 from tableferry.checks.comparing.tables import ComparisonByKey

@@ -9,10 +9,7 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.log.history import failed_checks
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
+from tableferry.assets.log.runs import RANGE_END, RANGE_START
 from tableferry.assets.running import execute
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry

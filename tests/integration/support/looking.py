@@ -22,8 +22,8 @@ from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import all_rows, quiet_cursor
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
-from tableferry.resources.wires.loads import wrong_loads
+from tableferry.resources.types.type_map import Column
+from tableferry.resources.wires.exports import wrong_loads
 from tests.servers import Servers
 
 Row = tuple[Any, ...]

@@ -21,7 +21,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.formats import WIRES, formats_between
+from tableferry.resources.contract.loader import WIRES, formats_between
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import columns_of_rows, source_of
 from tableferry.resources.contract.table_sql import qualified

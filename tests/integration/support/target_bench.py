@@ -22,7 +22,7 @@ from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.integration.support import looking
 
 Row = tuple[int | None, str | None]

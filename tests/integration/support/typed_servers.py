@@ -30,14 +30,14 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
-from tableferry.resources.postgres.load import copy_in
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.target import copy_in
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.bcp import load_files, read_tab_separated
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS
-from tableferry.resources.sqlserver.load import bulk_copy
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.target import bulk_copy
 from tableferry.resources.tables import TableRef
 from tests.integration.support import looking
 

@@ -32,7 +32,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ import pytest
 from tableferry.assets.planning.servers import Servers as Endpoints
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.contract.catalog import inspection_of
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.markers import MARKERS, Publication
@@ -23,7 +23,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tableferry_local.postgres import SQLSERVER_DATABASE
 from tests.integration.support import looking
 from tests.servers import SQLSERVER as SQLSERVER_URL

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from tableferry.assets.planning.ranges.statistics import key_statistics
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.connecting.bounds import bounded
-from tableferry.resources.contract.catalog import Listed
-from tableferry.resources.contract.inspection import Use, inspection_of
+from tableferry.resources.connecting.waiting import bounded
+from tableferry.resources.contract.catalog import Listed, Use, inspection_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions, WriteMode

@@ -19,8 +19,8 @@ import trustme
 
 from tableferry.assets.log import ledger
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.connecting import password_commands
-from tableferry.resources.contract.inspection import Use, inspection_of
+from tableferry.resources.connecting import passwords
+from tableferry.resources.contract.catalog import Use, inspection_of
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver import login
@@ -83,9 +83,9 @@ def standin(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(autouse=True)
 def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "FRESH_SECONDS", 0.0)
     yield
-    password_commands._kept.clear()
+    passwords._kept.clear()
     close_pooled_connections()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.assets.planning.ranges.statistics import key_statistics
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.whole_table import repeated_keys

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tableferry.resources.connecting.gate import close_gates
-from tableferry.resources.contract.inspection import Use
+from tableferry.resources.contract.catalog import Use
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tableferry.resources.contract.inspection import Use
+from tableferry.resources.contract.catalog import Use
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError, NoBlocks, SourceMoved
 from tableferry.resources.postgres.health import findings

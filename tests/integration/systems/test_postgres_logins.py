@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 from tableferry.assets.log import ledger
-from tableferry.resources.contract.inspection import Use
+from tableferry.resources.contract.catalog import Use
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.health import findings

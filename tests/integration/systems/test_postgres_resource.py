@@ -24,7 +24,7 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.servers import Servers, own
 
 SCHEMA = own("postgres_resource")

@@ -30,10 +30,9 @@ from tableferry.resources.digest.definition import NULL
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.registry import registered, system
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import Float, Kind, Text, signed
-from tableferry.resources.types.type_map import ColumnType, TypeMap
+from tableferry.resources.types.type_map import Column, ColumnType, TypeMap
 from tests.integration.conftest import table_name
 from tests.servers import Servers
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tableferry.assets.planning.ranges.boundaries import key_statistics
 from tableferry.assets.planning.ranges.cutting import plan_ranges
-from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from tableferry.assets.log.states import Reason
-from tableferry.resources.contract.inspection import Use
+from tableferry.resources.contract.catalog import Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import registered, system
-from tableferry.resources.sqlserver import load
+from tableferry.resources.sqlserver import target
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,
@@ -220,7 +220,7 @@ def test_a_decimal_that_a_server_gets_wrong_is_refused_by_name(
         view = one.run()
         assert view.good, view.errors
         # if the trial were wrong: the client's digest is one of what the server has
-        monkeypatch.setattr(load, "takes_38_digits", lambda _: True)
+        monkeypatch.setattr(target, "takes_38_digits", lambda _: True)
         client = replace(system("sqlserver"), slow_digests=("collation", "nvarchar"))
         with registered(client):
             one.declare("[{{to: 'misreading://dbo.{t}', wire: arrow}}]", reconcile="checksum")

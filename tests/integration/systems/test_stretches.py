@@ -16,7 +16,7 @@ from tableferry.resources.digest.stretches import FIRST_ROWS, FIRST_VALUES, GROW
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.chance import chance
 from tests.integration.support import looking
 from tests.servers import own

@@ -23,7 +23,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
+from tableferry.resources.types.type_map import Column
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

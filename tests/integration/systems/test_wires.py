@@ -32,9 +32,8 @@ from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.trial import REHEARSALS
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.types.column import Column
-from tableferry.resources.wires.exports import wrong_values
-from tableferry.resources.wires.loads import wrong_loads
+from tableferry.resources.types.type_map import Column
+from tableferry.resources.wires.exports import wrong_loads, wrong_values
 from tests.servers import SQLSERVER, named
 
 pytestmark = pytest.mark.usefixtures("nothing_known")
