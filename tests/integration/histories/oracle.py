@@ -324,6 +324,8 @@ class Oracle:
                     "neither old nor new after a run that failed",
                     f"{where}: {different(is_, want)}",
                 )
+            if is_ == want:
+                self.mended.discard(place)
             record = self.log.get(place)
             if record is None:
                 self.log[place] = Record({source}, self.settings, sure=False)

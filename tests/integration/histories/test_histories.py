@@ -126,6 +126,15 @@ KEPT = {
             *(step("mistake", "key", "nothing"), step("update", [2, 22], 9), step("run")),
         ),
     ),
+    "a run of what failed takes on the middle that the run before has changed": History(
+        ("postgres", "sqlserver", "clickhouse"),
+        declared=(("ranges", "{rows: 10}"), ("write", "upsert"), ("fingerprint", "{watermark: v}")),
+        rows=12,
+        steps=(
+            *(step("run"), step("update", [1, 11], 146)),
+            *(step("run", "--force", kill="after_marker:1"), step("run", "--failed"), step("plan")),
+        ),
+    ),
     "a swap that a backfill of all ranges does": History(
         ("postgres", "postgres"),
         declared=(*BOUNDS, ("write", "swap")),
