@@ -31,13 +31,8 @@ if TYPE_CHECKING:
     from tableferry.checks.verdict import Differences, Verdict
     from tableferry.pipelines.api import TransferSession, compare, definitions, session
     from tableferry.pipelines.command.one.runner import check, differences, plan, run, status
-    from tableferry.pipelines.command.show.views import (
-        CheckView,
-        PlannedRange,
-        PlanView,
-        RangeView,
-        TransferView,
-    )
+    from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+    from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
     from tableferry.pipelines.component.component import TransfersComponent
     from tableferry.pipelines.reporting.report import Report
     from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -114,13 +109,8 @@ _MODULES = {
     "checks.verdict": ("Differences", "Verdict"),
     "pipelines.api": ("TransferSession", "compare", "definitions", "session"),
     "pipelines.command.one.runner": ("check", "differences", "plan", "run", "status"),
-    "pipelines.command.show.views": (
-        "CheckView",
-        "PlanView",
-        "PlannedRange",
-        "RangeView",
-        "TransferView",
-    ),
+    "pipelines.command.show.range_views": ("RangeView", "TransferView"),
+    "pipelines.command.show.views": ("CheckView", "PlanView", "PlannedRange"),
     "pipelines.component.component": ("TransfersComponent",),
     "pipelines.reporting.report": ("Report",),
     "resources.clickhouse.resource": ("ClickHouseResource",),

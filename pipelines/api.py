@@ -22,7 +22,7 @@ from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.one import comparison, finding, runner
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.pipelines.definitions import build
 from tableferry.pipelines.reporting import collect
 from tableferry.resources.columns.conform import conform, schema

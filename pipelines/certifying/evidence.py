@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ranges import read_status
-from tableferry.pipelines.command.show.views import TransferView, range_notes, range_views
+from tableferry.pipelines.command.show.range_views import TransferView, range_notes, range_views
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def status(chosen: shell.Chosen, wide: bool, as_json: bool) -> None:
 
     session = open_session(*chosen.names, records=False, queries=False)
     if len(set(chosen.names)) == 1 and not (chosen.all or chosen.tags):
-        from tableferry.pipelines.command.one.runner import status as read_status
+        from tableferry.pipelines.command.one.status import status as read_status
 
         view = read_status(session, chosen.names[0])
         if as_json:

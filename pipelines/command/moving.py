@@ -19,7 +19,7 @@ from tableferry.pipelines.command import shell
 if TYPE_CHECKING:
     from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import Session
-    from tableferry.pipelines.command.show.views import TransferOutcome
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def move_one(session: Session, name: str, selected: Selection, display: Output) 
     """Move a transfer, show how far its ranges are and what has come of them; return the errors."""
     from tableferry.pipelines.certifying.evidence import keep
     from tableferry.pipelines.command.one import running
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
     from tableferry.pipelines.command.show.render import console, show_ranges
-    from tableferry.pipelines.command.show.views import TransferOutcome
     from tableferry.pipelines.command.show.watching import watch_one
 
     shell.report_waiting(running.blocking_runs(session, name, moves=True))

@@ -15,7 +15,7 @@ from tableferry.resources.errors import InputError
 if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.pipelines.command.one.values import ValuesView
-    from tableferry.pipelines.command.show.views import Attempt
+    from tableferry.pipelines.command.show.range_views import Attempt
     from tableferry.pipelines.onboarding.init import Wish
     from tableferry.pipelines.onboarding.proposal import Arrangement
 

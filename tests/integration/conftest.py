@@ -15,7 +15,8 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import Session, open_session
-from tableferry.pipelines.command.show.views import PlannedRange, PlanView, RangeView, TransferView
+from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+from tableferry.pipelines.command.show.views import PlannedRange, PlanView
 from tableferry.pipelines.definitions import build
 from tableferry.resources import registry
 from tableferry.resources.contract import facts

@@ -12,7 +12,7 @@ import pytest
 from tableferry.pipelines.command.many import fleet
 from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.views import TransferOutcome, TransferView
+from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 
 BATCHES = (["slow", "to do", "altered"], ["next"])
 

@@ -32,7 +32,8 @@ from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.show import render
-from tableferry.pipelines.command.show.views import PlannedRange, PlanView, RangeView, TransferView
+from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+from tableferry.pipelines.command.show.views import PlannedRange, PlanView
 from tests.integration.support import homes
 
 LONG = "-0000000000000250001..0000000000000500001"

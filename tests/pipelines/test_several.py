@@ -11,14 +11,13 @@ from tableferry.assets.judging import ProofState, RangeJudgement
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.pipelines.command.show.fleet_views import show_plans, show_summary
-from tableferry.pipelines.command.show.views import (
+from tableferry.pipelines.command.show.range_views import (
     Attempt,
-    PlannedRange,
-    PlanView,
     RangeView,
     TransferOutcome,
     TransferView,
 )
+from tableferry.pipelines.command.show.views import PlannedRange, PlanView
 
 
 def test_rows_of_a_range_count_once_whatever_the_hops() -> None:

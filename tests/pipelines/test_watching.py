@@ -11,7 +11,7 @@ import pytest
 
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.shell import say
-from tableferry.pipelines.command.show.views import TransferOutcome, TransferView
+from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import (
     RangeLines,
     Tally,

@@ -21,7 +21,12 @@ from tableferry.pipelines.command.one import running
 from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import report_waiting, say
-from tableferry.pipelines.command.show.views import Attempt, TransferOutcome, TransferView, View
+from tableferry.pipelines.command.show.range_views import (
+    Attempt,
+    TransferOutcome,
+    TransferView,
+    View,
+)
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.source import source_of

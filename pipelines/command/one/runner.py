@@ -11,10 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.judging import ProofState
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.ranges import read_status
-from tableferry.assets.log.runs import failed_transfers
 from tableferry.assets.planning.changes.change_plan import ChangePlan, plan_changes
 from tableferry.assets.planning.changes.drift import Unplanned, unfilled_before
 from tableferry.assets.planning.hazards import hazard_notes
@@ -35,16 +32,9 @@ from tableferry.checks.verdict import Difference, Differences
 from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
 from tableferry.pipelines.command.one.launching import execute_checks, failures
 from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, run
+from tableferry.pipelines.command.one.status import status
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.views import (
-    CheckView,
-    PlannedRange,
-    PlanView,
-    TransferView,
-    range_notes,
-    range_views,
-)
-from tableferry.pipelines.reporting.fleet import transfer_entry
+from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
@@ -52,34 +42,6 @@ from tableferry.resources.contract.target_columns import unfilled, unfilled_note
 from tableferry.resources.errors import TableferryError, informing
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.type_map import Column
-
-
-def status(session: Session, name: str) -> TransferView:
-    """Return the recorded state of every known range, and why not all are proven.
-
-    No server is queried.
-    """
-    transfer = session.transfer(name)
-    statuses, failed_runs = session.ask_log(
-        lambda log: (read_status(log, [transfer]), failed_transfers(log, [transfer]))
-    )
-    hops = range(1, len(transfer.hops) + 1)
-    views = [view for hop in hops for view in range_views(transfer, statuses, hop)]
-    lacking = any(target.lacking for target in statuses.values())
-    if not (views or lacking or failed_runs):
-        return TransferView(name, [])
-    entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
-    otherwise = any(view.judgement.state is ProofState.OTHERWISE for view in views)
-    failed = otherwise or entry.outcome is ProofState.FAILED
-    return TransferView(
-        name,
-        views,
-        not failed and all(view.good for view in views),
-        [*entry.problems],
-        notes=range_notes(views),
-        failed=failed,
-    )
-
 
 __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "status"]
 

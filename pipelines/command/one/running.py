@@ -25,7 +25,7 @@ from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.pipelines.command.one.finding import FoundWork, Selection, find_work
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.views import (
+from tableferry.pipelines.command.show.range_views import (
     RangeView,
     TransferView,
     range_notes,

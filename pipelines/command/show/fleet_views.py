@@ -13,8 +13,8 @@ from tableferry.assets.declaring.dagster_rules import about
 from tableferry.assets.judging import ProofState
 from tableferry.assets.log.states import State
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import Attempt, TransferOutcome
 from tableferry.pipelines.command.show.render import ListColumn, Listing, ListRow, number, shown
-from tableferry.pipelines.command.show.views import Attempt, TransferOutcome
 from tableferry.pipelines.reporting.fleet import Fleet, fleet
 from tableferry.resources.words import counted, iso_time
 

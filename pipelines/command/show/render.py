@@ -21,13 +21,8 @@ from tableferry.resources.words import counted, one_line
 if TYPE_CHECKING:
     from tableferry.assets.running.work import RangeOutcome
     from tableferry.assets.verifying.checked import Checked
-    from tableferry.pipelines.command.show.views import (
-        AdoptionView,
-        PlannedRange,
-        PlanView,
-        RangeView,
-        TransferView,
-    )
+    from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+    from tableferry.pipelines.command.show.views import AdoptionView, PlannedRange, PlanView
 
 
 GAP = "  "

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tableferry.assets.running.progress import Progress
-from tableferry.pipelines.command.show.views import TransferOutcome
+from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.resources.words import counted, one_line
 
 ENDED = ("committed", "skipped", "failed")

@@ -18,7 +18,7 @@ from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.many import side_by_side
 from tableferry.pipelines.command.many.fleet import run_fleet
 from tableferry.pipelines.command.one.finding import Selection
-from tableferry.pipelines.command.show.views import TransferOutcome
+from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.watching import Watch
 from tests.integration.conftest import Ferry
 from tests.integration.support import ferry_process

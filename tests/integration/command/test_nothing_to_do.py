@@ -14,7 +14,7 @@ from tableferry.pipelines.command.many import fleet
 from tableferry.pipelines.command.many.fleet import run_fleet
 from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.views import TransferOutcome
+from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer

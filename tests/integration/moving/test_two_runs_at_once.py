@@ -12,7 +12,7 @@ import pytest
 from tableferry.assets.running import moving, processes
 from tableferry.pipelines.command.one import runner, running
 from tableferry.pipelines.command.session import Session, open_session
-from tableferry.pipelines.command.show.views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import (

@@ -16,7 +16,7 @@ import pytest
 from tableferry.assets.running.progress import Progress
 from tableferry.checks.levels import Level
 from tableferry.pipelines.command.one import runner
-from tableferry.pipelines.command.show.views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.resources.errors import TableMissing
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta_property import Target
