@@ -45,7 +45,9 @@ def test_continuous_integration_does_what_the_script_does() -> None:
 
 def test_a_commit_has_to_pass_all_tests_that_are_neither_slow_nor_random() -> None:
     assert "\nmake test MOST=\n" in SCRIPT
-    assert "\nset -euo pipefail\n" in SCRIPT and SCRIPT.count("||") == 2, "audit, and git's absence"
+    assert "\nset -euo pipefail\n" in SCRIPT and SCRIPT.count("||") == 3, (
+        "audit, pairs, git's absence"
+    )
     ((_, nightly),) = jobs(ROOT / ".github/workflows/nightly.yml").items()
     assert nightly["steps"][-1] == {"run": "make test-slow"}
 
