@@ -175,7 +175,7 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
     run = results["run"]
     parts = [
         HEAD.format(runs=run.settings["runs"]),
-        part_markdown(_held(run, results["fleet"])),
+        part_markdown(_held(run, results["fleet"], results["chain"])),
         GIVEN_UP,
         part_markdown(_limits(run)),
         PARTS,
