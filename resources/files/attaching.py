@@ -13,8 +13,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.files import delimited, described, parquet
 from tableferry.resources.files.database import register
 from tableferry.resources.files.delimited import is_streamed, lines
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File
-from tableferry.resources.files.reading import DIALECT, reading, row_number, stretch
+from tableferry.resources.files.reading import reading, row_number, stretch
 from tableferry.resources.files.types import FILE, FROM_TEXT, export
 from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.types.export import Export

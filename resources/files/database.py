@@ -1,4 +1,4 @@
-"""Databases in memory, in which DuckDB reads files, and their errors.
+"""Databases in memory, in which DuckDB reads files.
 
 To open an instance takes ten milliseconds, to attach another database to it half of one.
 """
@@ -8,77 +8,21 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tableferry.resources.contract.batches import slices
-from tableferry.resources.contract.refusals import refused_in_query
-from tableferry.resources.errors import StatementFailed, shortened
+from tableferry.resources.files.dialect import OF_FILE
+from tableferry.resources.files.errors import translated
 from tableferry.resources.files.object_store import ObjectStore
-from tableferry.resources.files.reading import OF_FILE
 from tableferry.resources.files.store import Store
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb
-
-
-_ERRNO = re.compile(r"\A\[Errno \d+\] ")
-"""The prefix of Python's messages for errors of the operating system."""
-
-_KIND = re.compile(r"\A[A-Z][A-Za-z ]* Error: ")
-"""What DuckDB calls an error, which tells nothing of the file."""
-
-_STATEMENT = ("Possible fixes", "LINE ", "^")
-"""How lines begin that are about our own statement."""
-
-_LINE = re.compile(r"(?<= at byte )(\d+) in line (\d+)(?=: )")
-"""Where JSON is malformed: DuckDB 1.5 names the line after it."""
-
-
-@contextmanager
-def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
-    """Raise the errors of DuckDB and its streams as `TableferryError`.
-
-    Args:
-        failures: errors in reading files, of which DuckDB keeps only the text: raised instead.
-
-    Raises:
-        ValueRefused: a guard of an export refused a value.
-        StatementFailed: any other error; trying again helps only if a store says so.
-    """
-    import duckdb
-    import pyarrow as pa
-
-    try:
-        yield
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if failures:
-            raise failures[0] from None
-        text = _ERRNO.sub("", str(error))
-        refused = refused_in_query(text)
-        if refused is not None:
-            raise refused from None
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        file = next((line for line in lines if line.startswith("file = ")), "")
-        told = (_KIND.sub("", line) for line in lines[:3] if not line.startswith(_STATEMENT))
-        reason = _LINE.sub(_counted_from_one, " ".join(map(shortened, told)))
-        path = file.removeprefix("file = ")
-        raise StatementFailed("files", f"{path}: {reason}" if path else reason) from None
-
-
-def is_transient(error: BaseException) -> bool | None:
-    """False for DuckDB's errors: they do not pass while the files stay as they are."""
-    return False if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb") else None
-
-
-def _counted_from_one(place: re.Match[str]) -> str:
-    return f"{place[1]} in line {int(place[2]) - 1}"
-
 
 _SETTINGS = {
     "threads": "2",
@@ -109,7 +53,7 @@ def opened(
             that are filtered pass through DuckDB on both sides.
 
     Raises:
-        StatementFailed: see `translated`; so do the block's errors.
+        StatementFailed: see `errors.translated`; so do the block's errors.
     """
     with translated(failures), _connection(store, failures, prunes) as database:
         # small chunks stay small: of large values, 2,048 rows would be gathered

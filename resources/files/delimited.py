@@ -22,6 +22,7 @@ from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.errors import SHOWN, shortened
 from tableferry.resources.files.database import opened as database_of
 from tableferry.resources.files.database import register
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import (
     PIECE,
     File,
@@ -30,7 +31,7 @@ from tableferry.resources.files.folder import (
     once_per_version,
     opened,
 )
-from tableferry.resources.files.reading import DIALECT, LONGEST, reading
+from tableferry.resources.files.reading import LONGEST, reading
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import ROW
 

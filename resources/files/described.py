@@ -14,16 +14,9 @@ from tableferry.resources.files import delimited, folder
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
 from tableferry.resources.files.delimited import attached
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.notations import INSTANT, is_canonical, zero_below
-from tableferry.resources.files.reading import (
-    DIALECT,
-    KINDS,
-    member,
-    members,
-    objects,
-    parquet,
-    reading,
-)
+from tableferry.resources.files.reading import KINDS, member, members, objects, parquet, reading
 from tableferry.resources.files.types import (
     INSTANT_NS,
     INTEGERS,

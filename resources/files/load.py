@@ -21,7 +21,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import require_staged
-from tableferry.resources.files.database import translated
+from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import (
     STAGING,
     SUFFIX,

@@ -22,11 +22,12 @@ from tableferry.resources.contract.table_sql import has_filter, qualified
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files.attaching import ALL_ROWS, Attaching, Rows, rows, unchanged
-from tableferry.resources.files.database import opened, translated
+from tableferry.resources.files.database import opened
 from tableferry.resources.files.described import Names, names, text_types, united
+from tableferry.resources.files.dialect import DIALECT, OF_FILE
+from tableferry.resources.files.errors import translated
 from tableferry.resources.files.folder import File, FileUnreadable, matching
 from tableferry.resources.files.object_store import ObjectStore, store_at
-from tableferry.resources.files.reading import DIALECT, OF_FILE
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
 from tableferry.resources.keys.range import ROW, KeyRange

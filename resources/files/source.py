@@ -20,7 +20,7 @@ from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
 from tableferry.resources.errors import SHOWN, InputError, TableferryError
 from tableferry.resources.files import described, folder, object_store, types
-from tableferry.resources.files.reading import DIALECT
+from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import KeyKind, KeyRange

@@ -7,11 +7,11 @@ from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.files import digest
-from tableferry.resources.files.database import is_transient
+from tableferry.resources.files.dialect import DIALECT
+from tableferry.resources.files.errors import is_transient
 from tableferry.resources.files.exports import PATTERN
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.overflow import FilesOverflow
-from tableferry.resources.files.reading import DIALECT
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.source import FilesSource
 from tableferry.resources.files.target import FilesTarget, folder_problem

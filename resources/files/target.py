@@ -20,7 +20,7 @@ from tableferry.resources.contract.target_names import is_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_named
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import exports, load
-from tableferry.resources.files.database import translated
+from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer

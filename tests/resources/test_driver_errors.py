@@ -19,7 +19,7 @@ from tableferry.resources.connecting.address import parse_url
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import ConnectionFailed, StatementFailed, ValueRefused
-from tableferry.resources.files.database import translated
+from tableferry.resources.files.errors import translated
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import errors as sqlserver_errors
 from tableferry.resources.sqlserver.resource import SqlServerResource
