@@ -178,13 +178,12 @@ def read(path: Path) -> dict[str, Any]:
 def write(document: Mapping[str, Any], folder: Path) -> Sequence[Path]:
     """Write a certificate as JSON, Markdown and HTML; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = (headline(document), summary(document), [*_tables(document)])
+    heading, said, tables = headline(document), summary(document), [*_tables(document)]
     texts = {
         "certificate.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
-        "certificate.md": markdown(*told),
+        "certificate.md": markdown(heading, said, tables),
         "certificate.html": page("certificate.html.j2").render(
-            good=document["passed"],
-            **dict(zip(("headline", "summary", "tables"), told, strict=True)),
+            good=document["passed"], headline=heading, summary=said, tables=tables
         ),
     }
     for name, text in texts.items():
@@ -230,9 +229,9 @@ OF_ITEMS = {
 def _tables(document: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the tables of a certificate, without empty ones."""
     for server in document["servers"]:
-        facts = {name: server[name] for name in ("address",) if name in server}
+        address = {"address": server["address"]} if "address" in server else {}
         title = f"{server['role'].capitalize()}: {server['connection']}"
-        yield title, ("setting", "value"), [*(facts | server["settings"]).items()]
+        yield title, ("setting", "value"), [*(address | server["settings"]).items()]
     for name, heads in OF_ITEMS.items():
         part, title = document[name], name.replace("_", " ").capitalize()
         if isinstance(part, Mapping):

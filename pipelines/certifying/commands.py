@@ -73,13 +73,15 @@ class CommandLine:
         given |= {TRANSFERS: str(self.transfers), DAGSTER_HOME: str(self.folder / "dagster")}
         given |= environment
         began = time.monotonic()
-        code: int | None = None
-        said = errors = ""
-        with suppress(subprocess.TimeoutExpired):
+        code: int | None
+        try:
             ended = subprocess.run(
                 command, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False
             )
             code, said, errors = ended.returncode, ended.stdout, ended.stderr
+        except subprocess.TimeoutExpired as late:
+            # its output is bytes, whatever was asked for
+            code, said, errors = None, "", (late.stderr or b"").decode(errors="replace")
         seconds = round(time.monotonic() - began, 2)
         ran = Ran(" ".join(("ferry", *arguments)), code, seconds, said, errors)
         self.ran.append(ran)

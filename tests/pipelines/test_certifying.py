@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tableferry.pipelines.certifying import commands
 from tableferry.pipelines.certifying.certificate import differences, headline, without_secrets
 from tableferry.pipelines.certifying.looking import difference
 from tableferry.pipelines.certifying.plain import as_text, normal, plain_of, types_of
@@ -34,6 +37,19 @@ def test_every_type_that_is_known_by_its_name_is_certified() -> None:
     assert known - NOT_IN_EVERY_DATABASE - certified == set()
     of_clickhouse = " ".join(types_of(system("clickhouse")))
     assert {name for name in CLICKHOUSE_INTEGERS if f"({name})" not in of_clickhouse} == set()
+
+
+def test_a_command_that_takes_too_long_is_stopped_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\necho waiting for orders >&2\nexec sleep 60\n", encoding="utf-8")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(commands, "PATIENCE", 0.5)
+    ran = commands.CommandLine(tmp_path).ferry("run", "orders")
+    assert ran.exit_code is None
+    assert ran.why == "`ferry run orders` ended with None: waiting for orders"
 
 
 def test_files_are_not_certified() -> None:
