@@ -107,11 +107,11 @@ class Hop:
     @property
     def only_moved(self) -> str:
         """Why only a move can tell what belongs into the target; empty if a comparison can."""
-        reasons = {
-            "only a move finds the rows that it rejects": self.plan.fitting,
-            "a swap gathers all ranges of the table": self.options.mode.whole_table,
-        }
-        return next((why for why, is_so in reasons.items() if is_so), self.incomparable)
+        if self.plan.fitting:
+            return "only a move finds the rows that it rejects"
+        if self.options.mode.whole_table:
+            return "a swap gathers all ranges of the table"
+        return self.incomparable
 
     def version(self, source: str, definition: str) -> DataVersion:
         """The data version of a range whose source rows have this fingerprint.

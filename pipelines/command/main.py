@@ -216,7 +216,6 @@ def age(text: str) -> float:
         InputError: the text is not an age.
     """
     from tableferry.assets.declaring import freshness
-    from tableferry.resources.errors import InputError
 
     try:
         return freshness.age(text).total_seconds()

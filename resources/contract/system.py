@@ -55,7 +55,7 @@ class System:
     is_transient: Callable[[BaseException], bool | None] = lambda error: None
     """Whether a retry may succeed after a driver's error; None for errors of other drivers."""
     inspection: object = None
-    """A `contract.inspection.Inspection`, or None."""
+    """A `contract.catalog.Inspection`, or None."""
     source: object = None
     """A `contract.source.Source`: how rows leave it."""
     no_source: str = "there is no export from it"

@@ -133,8 +133,12 @@ def _with_details(
     differing = {
         name: each for name, each in decided.items() if each.action is Action.MOVE_DIFFERING
     }
-    moved = [name for name, each in differing.items() if each.reason is Reason.SOURCE_CHANGED]
-    before = committed_records(log, hop.spec.to, moved) if moved else {}
+    segmented = [
+        name
+        for name, each in differing.items()
+        if each.reason is Reason.SOURCE_CHANGED and plan.fingerprints[name].segments
+    ]
+    before = committed_records(log, hop.spec.to, segmented) if segmented else {}
     detailed = dict(decided)
     for name, each in differing.items():
         detail = ", ".join(filter(None, (each.detail, ONLY_DIFFERING)))
